@@ -69,7 +69,7 @@ def documents(root: Path) -> Iterator[str]:
 
 
 def glosses(path: Path) -> Iterator[str]:
-    """WordNet: the words of a synset and what is said about them."""
+    """WordNet: the words of a synset and their gloss."""
     for line in path.read_text("utf-8", "replace").splitlines():
         fields, bar, gloss = line.partition(" | ")
         if bar and not line.startswith("  "):

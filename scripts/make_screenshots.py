@@ -40,12 +40,12 @@ SCALE = 0.75
 def main() -> None:
     out = Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
-    told = topic_tables(SyntheticWeb(SHAPE).plan)[0]
+    result = topic_tables(SyntheticWeb(SHAPE).plan)[0]
     with tempfile.TemporaryDirectory() as place, _web() as proxy, ExitStack() as children:
         home = Path(place)
         for name, strategy in (("birds-breadth", "breadth"), ("birds-agents", "s3-agents")):
-            children.enter_context(_ending(_crawl(home, name, strategy, proxy, told))).wait()
-        children.enter_context(_ending(_crawl(home, "birds", "opilio", proxy, told)))
+            children.enter_context(_ending(_crawl(home, name, strategy, proxy, result))).wait()
+        children.enter_context(_ending(_crawl(home, "birds", "opilio", proxy, result)))
         while not collection_exists(home / "birds") or collection_status(home / "birds").pages < 250:
             time.sleep(0.2)
         served = [str(home / name) for name in ("birds", "birds-breadth", "birds-agents")]
@@ -84,11 +84,15 @@ def _serve(channel: Connection) -> None:
     serve_synthetic_web(SHAPE, LabServerConfig(), announce, every=HostFaults(name="*", delay_s=0.25))
 
 
-def _crawl(home: Path, name: str, strategy: str, proxy: str, told: dict[str, Any]) -> "subprocess.Popen[bytes]":
+def _crawl(home: Path, name: str, strategy: str, proxy: str, result: dict[str, Any]) -> "subprocess.Popen[bytes]":
     tree = {
         "strategy": strategy,
-        "topic": {"name": "Birds and their nests", "description": told["description"], "keywords": told["keywords"]},
-        "seeds": {"urls": told["seeds"][0]["urls"]},
+        "topic": {
+            "name": "Birds and their nests",
+            "description": result["description"],
+            "keywords": result["keywords"],
+        },
+        "seeds": {"urls": result["seeds"][0]["urls"]},
         "politeness": {"delay_s": 0.0, "max_crawl_delay_s": 0.2},
         "engine": {"connections": 6},
         "fetch": {"proxy": proxy},

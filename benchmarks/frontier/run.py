@@ -90,7 +90,7 @@ def fill(db: sqlite3.Connection, urls: int, hosts: int) -> None:
 
 def lease_and_complete(frontier: SqliteFrontier, db: sqlite3.Connection, urls: int, per_host: int) -> dict[str, float]:
     """Batches as the engine makes them: 32 hosts leased, all of them completed in one transaction."""
-    # Time goes on where the run before ended: its hosts have slept out.
+    # Time continues from the end of the run before: its hosts have waited long enough.
     now = max(NOW, db.execute("SELECT max(wake_at) FROM frontier_host").fetchone()[0])
     started, cpu, handled = time.perf_counter(), cpu_s(), 0
     while handled < urls:

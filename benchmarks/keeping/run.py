@@ -71,8 +71,8 @@ def made(folder: Path, numbers: range, start: float) -> None:
         resolve_settings({"topic": {"name": "wrens"}, "seeds": {"urls": ["http://h0.example/"]}})
     )
     collection = Collection.create(folder, tomli_w.dumps(msgspec.to_builtins(settings)), (create_frontier, create_seen))
-    keeper = CollectionWriter(collection, WarcWriter(folder, "benchmark", 256 << 20))
-    keeper.resume()
+    store_writer = CollectionWriter(collection, WarcWriter(folder, "benchmark", 256 << 20))
+    store_writer.resume()
     frontier = SqliteFrontier(collection.connection)
     for batch in portions(numbers):
         with collection.unit_of_work():
@@ -82,9 +82,9 @@ def made(folder: Path, numbers: range, start: float) -> None:
             for lease in frontier.lease(now, BATCH, BATCH, 60.0):
                 landings = [UrlResult(key=x.key, host=x.host, state=UrlState.DONE) for x in lease.leads]
                 frontier.complete(lease, landings, 0.0)
-            keeper.write_outcomes(outcomes)
+            store_writer.write_outcomes(outcomes)
             again = [visit(n, now + 9e5, 1) for n in batch if n % 10 == 0]
-            keeper.write_outcomes([msgspec.structs.replace(o, change=PageChange.CHANGED) for o in again])
+            store_writer.write_outcomes([msgspec.structs.replace(o, change=PageChange.CHANGED) for o in again])
             collection.connection.executemany(
                 "INSERT OR REPLACE INTO texts VALUES (?, ?)",
                 [(o.analysis.fingerprint, o.lead.key) for o in (*outcomes, *again) if o.analysis],
@@ -93,9 +93,9 @@ def made(folder: Path, numbers: range, start: float) -> None:
                 "DELETE FROM texts WHERE fingerprint = ?", [(1 + n * 2,) for n in batch if n % 10 == 0]
             )
     with collection.unit_of_work():
-        keeper.sync(start, at_once=True)
+        store_writer.sync(start, at_once=True)
         collection.set_meta(state="stopped")
-    keeper.close()
+    store_writer.close()
     collection.close()
 
 

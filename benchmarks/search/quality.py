@@ -54,7 +54,7 @@ Measurements = dict[tuple[str, str, str], list[tuple[str, float]]]
 
 
 def questions(folder: Path, topic: LabTopic, relevant: set[str]) -> Iterator[Asked]:
-    """What people might ask of one collection: pages they know by title, by words, with a slip; and the topic."""
+    """Queries for one collection: pages by title, by words, with a typo; and the topic."""
     rng = random.Random(f"{topic.name} 1")
     with open_readonly(folder) as collection:
         rows = collection.connection.execute(
@@ -86,14 +86,14 @@ def slip(title: str, rng: random.Random) -> str:
 
 def word_questions(folder: Path, topic: str, pages: Sequence[tuple[str, str]]) -> Iterator[Asked]:
     """Three words that a page has often and others have seldom, none of its title."""
-    (shelf,) = Searcher([folder])._open()
+    (folder_store,) = Searcher([folder])._open()
     with open_readonly(folder) as collection:
         feed, parser = DocumentReader(collection), HtmlParser(paths=False)
         for url, title in pages:
             in_title = set(index_terms(title, "en"))
             (stored,) = feed.pages([url_key(url)])
             words = [w for w in count_stems(complete_document(folder, stored, parser)) if w.stem not in in_title]
-            searcher = shelf.searcher
+            searcher = folder_store.searcher
             seldom = {w.spelling: searcher.num_docs / (1 + searcher.doc_freq(EXACT_FIELD, w.spelling)) for w in words}
             rare = {w.spelling: w.count * log(1 + seldom[w.spelling]) for w in words}
             best = sorted(rare, key=lambda w: (-rare[w], w))[:3]
@@ -103,14 +103,15 @@ def word_questions(folder: Path, topic: str, pages: Sequence[tuple[str, str]]) -
 
 def plain_bm25(searcher: Searcher, asked: Asked) -> list[int]:
     """All words as they are written in one field with everything, any of them enough."""
-    (shelf,) = searcher._open()
+    (folder_store,) = searcher._open()
     words = [
-        (tantivy.Occur.Should, tantivy.Query.term_query(shelf.schema, EXACT_FIELD, t)) for t in index_terms(asked.query)
+        (tantivy.Occur.Should, tantivy.Query.term_query(folder_store.schema, EXACT_FIELD, t))
+        for t in index_terms(asked.query)
     ]
     if not words:
         return []
-    hits = shelf.searcher.search(tantivy.Query.boolean_query(words), DEPTH).hits
-    values = shelf.searcher.fast_field_values("key", [address for _, address in hits])
+    hits = folder_store.searcher.search(tantivy.Query.boolean_query(words), DEPTH).hits
+    values = folder_store.searcher.fast_field_values("key", [address for _, address in hits])
     return [value for value in values if isinstance(value, int)]
 
 

@@ -114,8 +114,8 @@ def timed(name: str, questions: Sequence[str], ask: Callable[[str], object]) -> 
     cpu = (time.process_time() - busy) / len(took) * 1000
     ordered = sorted(took)
     p95 = ordered[int(len(ordered) * 0.95)]
-    told = " | ".join(f"{ms:.1f}" for ms in (statistics.median(took), p95, ordered[-1], cpu))
-    print(f"| {name} | {len(took)} | {told} |", flush=True)
+    result = " | ".join(f"{ms:.1f}" for ms in (statistics.median(took), p95, ordered[-1], cpu))
+    print(f"| {name} | {len(took)} | {result} |", flush=True)
 
 
 def search(folder: Path) -> None:

@@ -69,11 +69,11 @@ def _serve(shape: WebShape, channel: Connection) -> None:
 
 
 def _config(folder: Path, shape: WebShape, strategy: str) -> Path:
-    told: Any = topic_tables(SyntheticWeb(shape).plan)[0]
+    result: Any = topic_tables(SyntheticWeb(shape).plan)[0]
     tree = {
         "strategy": strategy,
-        "topic": {"name": told["name"], "keywords": told["keywords"]},
-        "seeds": {"urls": told["seeds"][0]["urls"]},
+        "topic": {"name": result["name"], "keywords": result["keywords"]},
+        "seeds": {"urls": result["seeds"][0]["urls"]},
         "politeness": {"delay_s": 0.0, "max_crawl_delay_s": 0.0},
         "stop": {"pages": shape.pages},
     }
@@ -84,14 +84,14 @@ def _config(folder: Path, shape: WebShape, strategy: str) -> Path:
 
 def _watch(crawl: subprocess.Popen[bytes], folder: Path, every: int) -> None:
     print("   pages  relevant  CPU ms a page  own MB  mapped MB", flush=True)
-    before, told = Use(0.0, 0.0, 0.0), 0
+    before, result = Use(0.0, 0.0, 0.0), 0
     while crawl.poll() is None:
         time.sleep(0.5)
         use, (pages, relevant) = memory_use(crawl.pid), _pages(folder)
-        if pages >= told + every and use.cpu_s:
-            cpu_ms = 1000 * (use.cpu_s - before.cpu_s) / (pages - told)
+        if pages >= result + every and use.cpu_s:
+            cpu_ms = 1000 * (use.cpu_s - before.cpu_s) / (pages - result)
             print(f"{pages:8,}  {relevant:8,}  {cpu_ms:13.2f}  {use.own_mb:6.0f}  {use.mapped_mb:9.0f}", flush=True)
-            before, told = use, pages
+            before, result = use, pages
 
 
 def _pages(folder: Path) -> tuple[int, int]:

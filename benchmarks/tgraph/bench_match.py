@@ -82,7 +82,7 @@ def cpu_ms(run: Callable[[], object], times: int) -> float:
 
 
 def _seeds(folder: Path) -> list[str]:
-    """On-topic pages of the web's first topics, where nobody names targets."""
+    """On-topic pages of the web's first topics, where no targets are named."""
     topics, _ = load_topics(folder)
     sets = [seeds for topic in topics[:3] for seeds in topic.seed_sets if seeds.name.startswith("on-topic")]
     return [url for seeds in sets for url in seeds.urls]

@@ -52,9 +52,9 @@ def commands(folder: Path, port: int, chosen: set[str], arguments: argparse.Name
     text = str(folder / "text")
     found: dict[str, list[str]] = {}
     if "opilio" in chosen:
-        for told in arguments.strategy or ["s0"]:
-            strategy, *settings = told.split()
-            found[f"opilio {told}"] = opilio_command(folder, strategy, seeds, [*(arguments.set or []), *settings])
+        for result in arguments.strategy or ["s0"]:
+            strategy, *settings = result.split()
+            found[f"opilio {result}"] = opilio_command(folder, strategy, seeds, [*(arguments.set or []), *settings])
     if "bare" in chosen:
         found["bare line"] = [sys.executable, str(HERE / "bare.py"), *seeds]
     if "tuned" in chosen:

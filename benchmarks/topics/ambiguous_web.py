@@ -1,4 +1,4 @@
-"""Writes a synthetic web whose topics are told by one ambiguous word only: for experiment s3-35 (S3-09, S3-35).
+"""Writes a synthetic web whose topics are given by one ambiguous word only: for experiment s3-35 (S3-09, S3-35).
 
 python benchmarks/topics/ambiguous_web.py DIR
 """

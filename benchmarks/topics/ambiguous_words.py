@@ -1,8 +1,8 @@
-"""Topics told by one ambiguous word of the school encyclopaedia, for experiment s3-35-real (S3-09, S3-35).
+"""Topics given by one ambiguous word of the school encyclopaedia, for experiment s3-35-real (S3-09, S3-35).
 
 python benchmarks/topics/ambiguous_words.py WEB DIR
 
-DIR becomes a web of its own: links to the files of WEB, and a topics.toml in which a person says "star", means the ones
+DIR becomes a web of its own: links to the files of WEB, and a topics.toml in which a user says "star", means the ones
 in the sky, and names words of the other senses. Nothing of the web's text is copied.
 """
 

@@ -3,7 +3,7 @@
 python benchmarks/topics/dewey_accuracy.py WEB [--half seen|unseen|both] [--wrong]
 
 `WEB` is a folder with labels (schools-wikipedia, its copy without index pages). Pages are halved by the hash of their
-address: whoever extends the lexicon looks at the seen half only (`--wrong` lists the mistakes there, and there only).
+address: extend the lexicon by the seen half only (`--wrong` lists the mistakes there, and there only).
 Beside the galaxy stands the nearest class by TF-IDF: every class is the document of its name and index terms.
 """
 

@@ -1,8 +1,8 @@
-"""How well judges tell the pages of a topic from all others, before anything is learnt: by the labels of a web.
+"""How well judges separate the pages of a topic from all others, before anything is learnt: by the labels of a web.
 
 python benchmarks/topics/judges.py WEB [--judge dewey --judge cosine …] [--topics 6]
 
-Every judge is told name, description and keywords of a topic and sees every labelled page of the web. Printed are
+Every judge gets name, description and keywords of a topic and sees every labelled page of the web. Printed are
 average precision, and precision, recall and F1 at the judge's own threshold, as means over topics with 95 % intervals.
 """
 

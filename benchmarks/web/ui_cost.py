@@ -4,7 +4,7 @@
 
 A synthetic web is served on loopback and crawled without pauses, so that all cores are busy. Each run begins with a
 few pages; then the server is started and waited for, and the rest is crawled and measured, in turns. `open` is a live
-page that stays open and a search every five seconds, with the index that this needs. Besides pages a second it tells
+page that stays open and a search every five seconds, with the index that this needs. Besides pages a second it prints
 which share of all cores was used beside the crawl: where the crawl has all of them busy that is what it can lose, and
 other users of the machine do not change it.
 """
@@ -52,7 +52,7 @@ class Run(NamedTuple):
 
 
 class Looking(Protocol):
-    """Somebody who looks on; `close` ends it and tells its processor seconds and how often it looked."""
+    """An observer; `close` ends it and returns its CPU seconds and the number of its requests."""
 
     def begin(self) -> None: ...
     def close(self) -> tuple[float, int]: ...
@@ -96,10 +96,10 @@ def _serve_web(shape: WebShape, channel: Connection) -> None:
 
 
 def _config(folder: Path, shape: WebShape) -> Path:
-    told: Any = topic_tables(SyntheticWeb(shape).plan)[0]
+    result: Any = topic_tables(SyntheticWeb(shape).plan)[0]
     tree = {
-        "topic": {"name": told["name"], "keywords": told["keywords"]},
-        "seeds": {"urls": told["seeds"][0]["urls"]},
+        "topic": {"name": result["name"], "keywords": result["keywords"]},
+        "seeds": {"urls": result["seeds"][0]["urls"]},
         "politeness": {"delay_s": 0.0, "max_crawl_delay_s": 0.0},
         "stop": {"pages": shape.pages},
     }

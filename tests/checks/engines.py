@@ -32,7 +32,7 @@ WrapPool = Callable[[AnalysisPool], AnalysisPool]  # receives the inline pool
 
 
 class PageFetcher:
-    """Answers from a table, on a clock that need not be real; 404 for the rest."""
+    """Answers from a table, on a real or virtual clock; 404 for everything else."""
 
     def __init__(self, answers: Mapping[str, FetchResult], clock: Clock | None = None, takes_s: float = 0.0) -> None:
         self._answers = answers

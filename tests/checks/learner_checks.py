@@ -13,7 +13,7 @@ Make = Callable[[int], AttributeLearner]
 
 
 def some_rows(count: int, seed: int = 0) -> tuple[Rows, Labels]:
-    """Rows where the anchor tells most and the page a little."""
+    """Rows where the anchor is most informative and the page a little."""
     rng = np.random.default_rng(seed)
     rows = rng.random((count, ROW_WIDTH)) * (rng.random((count, ROW_WIDTH)) > 0.4)
     rows[:, 4:] = rows[:, :4] == 0.0

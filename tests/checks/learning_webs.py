@@ -66,7 +66,7 @@ class KilledError(Exception):
 
 
 def crawl_and_stop_dead(folder: Path, tree: Tree, after: int) -> BatchCommitter:
-    """Crawl in this process and stop without any good-bye after so many commits; returns the ledger as it was."""
+    """Crawl in this process and stop without a shutdown after a number of commits; returns the committer as it was."""
     ledgers: list[BatchCommitter] = []
     seen = 0
 
@@ -91,14 +91,14 @@ def crawl_and_stop_dead(folder: Path, tree: Tree, after: int) -> BatchCommitter:
     return ledgers[-1]
 
 
-def memory_of(ledger: BatchCommitter) -> CommitteeLearner:
-    chooser = ledger._link_scorer
+def memory_of(batch_committer: BatchCommitter) -> CommitteeLearner:
+    chooser = batch_committer._link_scorer
     assert isinstance(chooser, CommitteeLinkScorer)
     return chooser._learner
 
 
-def judge_of(ledger: BatchCommitter) -> LearnedJudge:
-    judge = ledger._learning._learners[JUDGE_STATE]
+def judge_of(batch_committer: BatchCommitter) -> LearnedJudge:
+    judge = batch_committer._learning._learners[JUDGE_STATE]
     assert isinstance(judge, LearnedJudge)
     return judge
 

@@ -19,7 +19,7 @@ def url_of(number: int) -> str:
 
 
 def features(numbers: list[int], rng: np.random.Generator) -> LinkFeatures:
-    """Links whose first word tells whether they pay: even numbers have word 2, odd ones word 3."""
+    """Links whose first word decides whether they pay: even numbers have word 2, odd ones word 3."""
     rows = np.zeros(len(numbers), dtype=LINK_FEATURES_DTYPE)
     rows["words"] = rng.integers(10, WORD_BUCKETS, (len(numbers), WORD_COUNT))
     rows["words"][:, 0] = [2 + n % 2 for n in numbers]

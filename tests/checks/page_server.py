@@ -61,7 +61,7 @@ class Client:
                 return Answer(answer.status, answer.read().decode(), answer.headers)
         except urllib.error.HTTPError as error:
             with error:
-                # A plain dictionary tells upper from lower case: names as the tests write them.
+                # A plain dictionary is case-sensitive: names as the tests write them.
                 named = {name.title(): value for name, value in error.headers.items()}
                 return Answer(error.code, error.read().decode(), named)
 
@@ -77,9 +77,9 @@ def pages_of(folders: Sequence[Path], home: Path, **options: Any) -> Iterator[Cl
     allow_local, searches."""
     access = AccessPolicy(token=options.pop("token", ""), host_names=options.pop("names", ()))
     searches = options.pop("searches", RateLimiter(rate_s=1e6, burst=1_000_000))
-    desk = AppContext(ServedCollections(folders, home), SystemClock(), **options)
-    desk.search_limiter = searches
-    application = Application(desk, access)
+    pool = AppContext(ServedCollections(folders, home), SystemClock(), **options)
+    pool.search_limiter = searches
+    application = Application(pool, access)
     listener = open_listener(UiServerConfig(port=0))
     config = uvicorn.Config(application.asgi(), log_level="error", lifespan="off", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)

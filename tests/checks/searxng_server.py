@@ -74,7 +74,7 @@ def _wait(process: "subprocess.Popen[bytes]", url: str, log: Path) -> None:
 
 
 def _free_port() -> int:
-    """A port that stays free until the server takes it: from below those that the system gives to whoever asks."""
+    """A port that stays free until the server takes it: below the range of ephemeral ports."""
     for port in random.sample(range(10_000, 32_000), 1_000):
         with socket.socket() as found, suppress(OSError):
             found.bind(("127.0.0.1", port))

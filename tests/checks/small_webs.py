@@ -1,4 +1,4 @@
-"""Small webs served over real sockets, crawls of them as a person runs them, and what the server's log says of them."""
+"""Small webs served over real sockets, crawls of them by the command, and what the server's log shows."""
 
 import asyncio
 import multiprocessing
@@ -69,7 +69,7 @@ class SmallWeb:
 
 
 def grid(hosts: int, pages: int, text: str = BIRDS) -> dict[str, RecordedResponse]:
-    """So many sites of so many pages, all within reach: a page links two of its own site and one of the next."""
+    """Sites with pages that are all reachable: a page links two of its own site and one of the next."""
     web = {}
     for h in range(hosts):
         for p in range(pages):
@@ -204,7 +204,7 @@ class Done(NamedTuple):
 
 
 def opilio(*arguments: object, cwd: Path | None = None, environment: dict[str, str] | None = None) -> Done:
-    """The command as a person runs it, in a process of its own; `environment` is laid over that of the test."""
+    """The command in a process of its own; `environment` is merged with that of the test."""
     with TemporaryDirectory() as place:
         words = [*map(str, arguments)]
         process = CONTEXT.Process(
@@ -263,7 +263,7 @@ def flags(tree: Tree) -> list[str]:
 
 
 def one_line(done: "Done | subprocess.CompletedProcess[str]") -> str:
-    """What a failed command said, which must be one clear line."""
+    """The output of a failed command, which must be one clear line."""
     lines = done.stderr.strip().splitlines()
     assert len(lines) == 1, done.stderr
     assert lines[0].startswith("opilio: "), done.stderr

@@ -65,7 +65,7 @@ class StoreChecks:
         assert self.count(collection, "page") == 0
         assert collection.meta("topic", "none") == "none"
 
-    def test_damage_is_told_as_a_collection_error(self, store: Pair) -> None:
+    def test_damage_is_reported_as_a_collection_error(self, store: Pair) -> None:
         collection, _ = store
         with pytest.raises(CollectionError, match="can't write"), collection.unit_of_work():
             collection.connection.execute("INSERT INTO nowhere VALUES (1)")

@@ -32,7 +32,7 @@ from opilio.store.collection import Collection
 from opilio.store.warc import warc_name
 
 SEED = "http://h0.example/0.html"
-LONG = "x" * 300  # no file system takes it; for whoever runs the tests, like a folder that may not be looked into
+LONG = "x" * 300  # no file system accepts it, like a folder without read permission
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
@@ -86,13 +86,13 @@ GOOD = f"[topic]\nname = 'wrens'\n[seeds]\nurls = ['{SEED}']\n"
 
 @pytest.mark.parametrize("case", CONFIGS)
 def test_configuration_is_refused_when_it_can_not_be_used(tmp_path: Path, case: str) -> None:
-    text, told = CONFIGS[case]
+    text, result = CONFIGS[case]
     good = GOOD.replace(f"[seeds]\nurls = ['{SEED}']\n", "") if "[seeds" in text else GOOD
     good = good.replace("[topic]\n", "") if "[topic]" in text else good
     (tmp_path / "c.toml").write_bytes(f"{text}\n{good}".encode("utf-8", "surrogateescape"))
     done = opilio("crawl", "--config", tmp_path / "c.toml", "--into", tmp_path / "c")
     assert done.returncode == 2, done
-    assert told in one_line(done)
+    assert result in one_line(done)
     assert not (tmp_path / "c").exists(), "nothing is left behind"
 
 
@@ -133,10 +133,10 @@ COMMANDS = {
 
 @pytest.mark.parametrize("case", COMMANDS)
 def test_command_is_refused_when_it_can_not_be_carried_out(tmp_path: Path, case: str) -> None:
-    arguments, code, told = COMMANDS[case]
+    arguments, code, result = COMMANDS[case]
     done = opilio(*arguments, cwd=tmp_path)
     assert done.returncode == code, done
-    assert told in one_line(done)
+    assert result in one_line(done)
     assert done.stdout == ""
     assert list(tmp_path.iterdir()) == []
 
@@ -202,7 +202,7 @@ def test_collection_that_has_begun_is_not_taken_back(folder: Path) -> None:
     assert snapshot(folder) == before
 
 
-def test_name_that_leads_home_is_told_and_so_is_a_missing_contact(tmp_path: Path) -> None:
+def test_name_that_leads_home_is_reported_and_so_is_a_missing_contact(tmp_path: Path) -> None:
     home = 'fetch.resolve={"h0.example" = "127.0.0.1:9"}'
     done = opilio("crawl", "wrens", "--seed", SEED, "--set", home, "--workers", 0, "--into", tmp_path / "c")
     contact, _, seed = done.stderr.splitlines()
@@ -268,7 +268,7 @@ def destroy_config(folder: Path) -> None:
 
 
 def one_problem(folder: Path) -> str:
-    """The one line that `verify` has to tell."""
+    """The one line that `verify` prints."""
     done = opilio("maintain", "verify", folder)
     assert (done.returncode, done.stderr, done.stdout.count("\n")) == (1, "", 1), done
     return done.stdout
@@ -283,8 +283,8 @@ DAMAGE = {
 
 @pytest.mark.parametrize("command", ["crawl", "status", "why", "maintain verify", "export"])
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_damaged_collection_is_told_and_not_touched(folder: Path, damage: str, command: str) -> None:
-    harm, told = DAMAGE[damage]
+def test_damaged_collection_is_reported_and_not_touched(folder: Path, damage: str, command: str) -> None:
+    harm, result = DAMAGE[damage]
     harm(folder)
     before = snapshot(folder)
     arguments = {"why": [folder, SEED], "crawl": ["--into", folder]}.get(command, [folder])
@@ -294,26 +294,26 @@ def test_damaged_collection_is_told_and_not_touched(folder: Path, damage: str, c
         assert "opilio maintain verify" not in done.stderr
         return
     assert done.returncode == 1, done
-    assert told in one_line(done)
+    assert result in one_line(done)
     after = snapshot(folder)
     assert after["crawl.db"] == before["crawl.db"]
     assert after["crawl.toml"] == before["crawl.toml"]
     assert after[warc_name(1)] == before[warc_name(1)]
 
 
-def test_damaged_settings_are_told(folder: Path) -> None:
+def test_damaged_settings_are_reported(folder: Path) -> None:
     destroy_config(folder)
     done = opilio("crawl", "--into", folder)
     assert (done.returncode, "is not valid TOML" in one_line(done)) == (2, True)
     assert "is not valid TOML" in one_problem(folder)
 
 
-def test_missing_settings_are_told(folder: Path) -> None:
+def test_missing_settings_are_reported(folder: Path) -> None:
     (folder / "crawl.toml").unlink()
     assert "crawl.toml: can't be read: No such file" in one_problem(folder)
 
 
-def test_settings_that_can_not_be_used_are_told(folder: Path) -> None:
+def test_settings_that_can_not_be_used_are_reported(folder: Path) -> None:
     (folder / "crawl.toml").write_text("[politeness]\ndelay = 3\n")
     assert "crawl.toml: unknown key 'politeness.delay'" in one_problem(folder)
 
@@ -332,12 +332,12 @@ OTHERWISE = [
 ]
 
 
-@pytest.mark.parametrize(("option", "told"), OTHERWISE)
-def test_collection_is_not_mixed_when_resumed_otherwise(folder: Path, option: list[str], told: str) -> None:
+@pytest.mark.parametrize(("option", "result"), OTHERWISE)
+def test_collection_is_not_mixed_when_resumed_otherwise(folder: Path, option: list[str], result: str) -> None:
     before = snapshot(folder)
     done = opilio("crawl", *option, "--into", folder)
     assert done.returncode == 2
-    assert told in one_line(done)
+    assert result in one_line(done)
     assert snapshot(folder)["crawl.db"] == before["crawl.db"]
 
 
@@ -356,14 +356,14 @@ def test_scale_of_waiting_links_stays_as_it_was_begun(tmp_path: Path, option: st
 def test_resume_names_what_was_given_wrong_and_not_the_stored_settings(folder: Path, given: str) -> None:
     (folder.parent / "my.toml").write_text("[stop]\npage = 1\n")
     done = opilio("crawl", "--into", folder, *given.split(), cwd=folder.parent)
-    told = f"opilio: {given.removeprefix('--config ')}: unknown key 'stop.page' (did you mean 'pages'?)"
-    assert (done.returncode, one_line(done)) == (2, told)
+    result = f"opilio: {given.removeprefix('--config ')}: unknown key 'stop.page' (did you mean 'pages'?)"
+    assert (done.returncode, one_line(done)) == (2, result)
 
 
 @pytest.mark.parametrize(
     "command", ["status DIR", "maintain verify DIR", "maintain compact DIR", f"label DIR {SEED} --irrelevant"]
 )
-def test_disk_without_room_is_not_told_as_damage(folder: Path, command: str) -> None:
+def test_disk_without_room_is_not_reported_as_damage(folder: Path, command: str) -> None:
     """SQLite needs a few kilobytes beside a database to read it at all."""
     done = subprocess.run(
         [sys.executable, "-m", "opilio", *command.replace("DIR", str(folder)).split()],
@@ -384,7 +384,7 @@ def test_second_crawl_into_a_folder_is_refused(folder: Path) -> None:
     assert "another crawl is writing to this collection" in one_line(done)
 
 
-def test_missing_warc_file_is_told(folder: Path) -> None:
+def test_missing_warc_file_is_reported(folder: Path) -> None:
     (folder / warc_name(1)).unlink()
     done = opilio("crawl", "--into", folder)
     assert (done.returncode, "bytes are missing at the end" in one_line(done)) == (1, True)
@@ -410,7 +410,7 @@ LIMITED = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (int(
 
 
 @pytest.mark.parametrize("kib", [8, 60, 120])
-def test_full_disk_is_told_and_the_crawl_goes_on_later(tmp_path: Path, kib: int) -> None:
+def test_full_disk_is_reported_and_the_crawl_continues_later(tmp_path: Path, kib: int) -> None:
     """No file may grow beyond so much: making the collection fails, or a commit, or a WARC file."""
     web = grid(3, 40)
     with served(SmallWeb(web)) as server:

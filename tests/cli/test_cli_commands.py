@@ -76,7 +76,7 @@ def test_status_is_text_or_json(folder: Path) -> None:
     } <= set(facts)
 
 
-def test_why_is_text_or_json_and_tells_when_it_knows_nothing(folder: Path) -> None:
+def test_why_is_text_or_json_and_reports_when_it_knows_nothing(folder: Path) -> None:
     facts = json.loads(opilio("why", folder, SEED, "--json").stdout)
     assert (facts["schema"], facts["found"], facts["state"]) == (1, True, "done")
     text = opilio("why", folder, "http://h0.example/1.html")
@@ -97,8 +97,8 @@ def test_text_of_strangers_reaches_no_terminal_as_a_command(tmp_path: Path) -> N
     narrow = {**plain(), "PYTHONIOENCODING": "latin-1"}
     command = [*COMMAND, "why", str(tmp_path / "c"), SEED]
     assert b"b\xfccher ? ?\n" in subprocess.run(command, capture_output=True, env=narrow, check=True).stdout
-    told = subprocess.run([*command, "--json"], capture_output=True, env=narrow, check=True).stdout
-    assert json.loads(told)["page"]["title"] == title
+    result = subprocess.run([*command, "--json"], capture_output=True, env=narrow, check=True).stdout
+    assert json.loads(result)["page"]["title"] == title
 
 
 def test_verify_is_text_or_json(folder: Path) -> None:
@@ -122,7 +122,7 @@ def test_export_writes_the_same_to_a_file_and_to_stdout(folder: Path, tmp_path: 
 
 
 @pytest.mark.parametrize("command", ["export", "status"])
-def test_command_ends_quietly_when_nobody_reads_on(folder: Path, command: str) -> None:
+def test_command_ends_quietly_when_the_reader_stops(folder: Path, command: str) -> None:
     with subprocess.Popen(
         [*COMMAND, command, str(folder)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=plain()
     ) as process:
@@ -133,7 +133,7 @@ def test_command_ends_quietly_when_nobody_reads_on(folder: Path, command: str) -
         assert process.stderr.read() == b""
 
 
-def test_doctor_tells_what_is_here(tmp_path: Path) -> None:
+def test_doctor_reports_what_is_here(tmp_path: Path) -> None:
     facts = json.loads(opilio("maintain", "doctor", "--json", cwd=tmp_path).stdout)
     assert (facts["schema"], facts["opilio"], facts["strategies"]) == (1, __version__, strategy_names())
     done = opilio("maintain", "doctor", cwd=tmp_path)
@@ -149,11 +149,11 @@ def test_help_cuts_no_example_where_the_terminal_is_narrow() -> None:
     assert "stop.pages=99" in done.stdout
 
 
-def test_one_page_is_not_told_as_several(tmp_path: Path) -> None:
+def test_one_page_is_not_reported_as_several(tmp_path: Path) -> None:
     with served(SmallWeb(grid(1, 1))) as server:
         arguments = ["crawl", *flags(settings_for(server, [SEED])), "--into", tmp_path / "c"]
         assert "c: 1 page, " in opilio(*arguments).stdout
 
 
-def test_version_is_told() -> None:
+def test_version_is_reported() -> None:
     assert opilio("--version").stdout == f"opilio {__version__}\n"

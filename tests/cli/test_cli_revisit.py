@@ -44,13 +44,13 @@ def test_continuous_crawl_looks_again_and_again_until_it_is_stopped(tmp_path: Pa
         process.send_signal(signal.SIGINT)
         process.communicate()
     assert process.returncode == 130
-    told = opilio("why", "--history", tmp_path / "c", "http://h0.example/3.html")
-    assert told.returncode == 0
-    assert "current: relevant" in told.stdout
-    assert "revisited" in told.stdout
+    result = opilio("why", "--history", tmp_path / "c", "http://h0.example/3.html")
+    assert result.returncode == 0
+    assert "current: relevant" in result.stdout
+    assert "revisited" in result.stdout
 
 
-def test_history_of_a_page_that_is_not_stored_is_told(tmp_path: Path) -> None:
+def test_history_of_a_page_that_is_not_stored_is_reported(tmp_path: Path) -> None:
     with served(SmallWeb(grid(1, 2))) as server:
         crawl(tmp_path / "c", settings_for(server, [SEED]))
     assert opilio("why", "--history", tmp_path / "c", "http://h0.example/none").returncode == 1

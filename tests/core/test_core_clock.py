@@ -1,4 +1,4 @@
-"""The clock of replays: it moves only when it is told to, and wakes who is due."""
+"""The clock of replays: it moves only on request, and wakes what is due."""
 
 import asyncio
 

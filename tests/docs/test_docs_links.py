@@ -38,7 +38,7 @@ def test_every_decision_is_listed() -> None:
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if p.parent.name == "decisions" and p.name != "README.md"])
-def test_decision_tells_context_choice_and_cost(page: Path) -> None:
+def test_decision_states_context_choice_and_cost(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert [part for part in ("**Context.**", "**Choice.**", "**Cost.**") if part not in text] == []
     assert len(text.split()) < 350

@@ -22,7 +22,7 @@ def rows() -> dict[str, dict[str, str]]:
     return {row[0]: dict(zip(head, row, strict=True)) for row in found}
 
 
-def test_every_disagreement_is_told() -> None:
+def test_every_disagreement_is_reported() -> None:
     assert list(rows()) == [f"X-{number:02}" for number in range(1, 17)]
 
 
@@ -36,7 +36,7 @@ def values(mode: str, names: list[str]) -> Iterator[str]:
 @pytest.mark.parametrize("mode", MODES)
 def test_cell_names_what_a_strategy_is_set_to(mode: str) -> None:
     for name, row in rows().items():
-        told = re.findall(r"`([^`]+)`", row[mode])
-        for word in told:
+        result = re.findall(r"`([^`]+)`", row[mode])
+        for word in result:
             set_to = {v for strategy in MODES[mode] for v in values(strategy, re.findall(r"`([^`]+)`", row["setting"]))}
             assert word in set_to, f"{name}, {mode}: {word}, but it is {set_to}"

@@ -63,8 +63,8 @@ KINDS = [(section, kind) for section, group in SECTION_GROUPS.items() for kind i
 @pytest.mark.parametrize(("key", "default"), _keys())
 def test_setting_is_documented_with_its_default(key: str, default: str) -> None:
     general = _page("configuration.md").partition("## Sections with a kind")[0]
-    told = dict(ROW.findall(general)).get(key)
-    assert told == default, f"docs/configuration.md wants the row | `{key}` | `{default}` | meaning |"
+    result = dict(ROW.findall(general)).get(key)
+    assert result == default, f"docs/configuration.md wants the row | `{key}` | `{default}` | meaning |"
 
 
 @pytest.mark.parametrize("name", strategy_names())
@@ -82,8 +82,8 @@ def test_kind_is_documented_with_its_options(section: str, kind: str) -> None:
     heading = f'#### `{section}.kind = "{kind}"`'
     _, found, rest = _page("configuration.md").partition(heading)
     assert found, f"docs/configuration.md lacks the heading {heading}"
-    told = dict(ROW.findall(re.split(r"^#{2,4} ", rest, flags=re.MULTILINE)[0]))
-    assert told == {f"{section}.{name}": _written(o.default) for name, o in kind_options(section, kind).items()}
+    result = dict(ROW.findall(re.split(r"^#{2,4} ", rest, flags=re.MULTILINE)[0]))
+    assert result == {f"{section}.{name}": _written(o.default) for name, o in kind_options(section, kind).items()}
 
 
 @pytest.mark.parametrize(("section", "kind"), DEFAULT_KINDS.items())
@@ -96,14 +96,14 @@ def test_default_kind_is_documented(section: str, kind: str) -> None:
 def test_engine_is_documented_with_its_options(kind: str) -> None:
     _, found, rest = _page("configuration.md").partition(f'### `kind = "{kind}"`')
     assert found, f"docs/configuration.md lacks the engine {kind}"
-    told = dict(ROW.findall(re.split(r"^#{2,4} ", rest, flags=re.MULTILINE)[0]))
-    assert told == {name: _written(o.default) for name, o in factory_options(load_plugin(SEED_ENGINES, kind)).items()}
+    result = dict(ROW.findall(re.split(r"^#{2,4} ", rest, flags=re.MULTILINE)[0]))
+    assert result == {name: _written(o.default) for name, o in factory_options(load_plugin(SEED_ENGINES, kind)).items()}
 
 
 def test_terms_of_engines_are_documented() -> None:
-    told = dict(ROW.findall(_page("configuration.md").partition("## `[seeds.engines.NAME]`")[2]))
+    result = dict(ROW.findall(_page("configuration.md").partition("## `[seeds.engines.NAME]`")[2]))
     terms = msgspec.structs.asdict(RequestLimits())
-    assert {name: told.get(name) for name in terms} == {name: _written(value) for name, value in terms.items()}
+    assert {name: result.get(name) for name in terms} == {name: _written(value) for name, value in terms.items()}
 
 
 @pytest.mark.parametrize("name", strategy_names())
@@ -154,8 +154,8 @@ def test_command_is_documented_with_its_options(name: str, command: Any) -> None
 
 
 def test_commands_page_names_no_command_that_is_gone() -> None:
-    told = re.findall(r"^## `(opilio [a-z ]*[a-z])\b", _page("commands.md"), re.MULTILINE)
-    assert sorted(told) == sorted(name for name, _ in _all_commands())
+    result = re.findall(r"^## `(opilio [a-z ]*[a-z])\b", _page("commands.md"), re.MULTILINE)
+    assert sorted(result) == sorted(name for name, _ in _all_commands())
 
 
 def test_table_is_documented() -> None:

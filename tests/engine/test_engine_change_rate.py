@@ -26,7 +26,7 @@ def groups(kin: GroupRatePriors, directory: str = "d") -> np.ndarray:
 
 
 def seen(true_days: float, looks: int, rng: np.random.Generator) -> np.ndarray:
-    """What looks at random times tell of a page that changes so often."""
+    """Visits at random times of a page that changes at this rate."""
     total = np.zeros(RATE_COUNT)
     for _ in range(looks):
         waited = rng.uniform(0.2, 6.0) * DAY_S
@@ -74,13 +74,13 @@ def test_whatever_was_seen_beliefs_are_chances(looks: list[tuple[float, bool]]) 
 
 
 def candidates(
-    waited_days: list[float], rates: list[int], worth: list[float], told: list[bool] | None = None
+    waited_days: list[float], rates: list[int], worth: list[float], result: list[bool] | None = None
 ) -> RevisitCandidates:
     return RevisitCandidates(
         waited_s=np.array(waited_days) * DAY_S,
         rate_probabilities=np.eye(RATE_COUNT)[rates],
         value=np.array(worth),
-        hinted=np.array(told or [False] * len(rates)),
+        hinted=np.array(result or [False] * len(rates)),
         interval_s=7 * DAY_S,
     )
 
@@ -97,5 +97,5 @@ def test_value_grows_with_relevance_with_time_and_with_what_a_sitemap_says() -> 
     value = POLICIES["adaptive"]
     assert np.all(np.diff(value(candidates([3, 3, 3], [11, 11, 11], [0.1, 0.5, 2.0]))) > 0)
     assert np.all(np.diff(value(candidates([1, 3, 9, 30], [11] * 4, [1] * 4))) > 0)
-    plain, told = value(candidates([1, 1], [6, 6], [1, 1], [False, True]))
-    assert told > 5 * plain
+    plain, result = value(candidates([1, 1], [6, 6], [1, 1], [False, True]))
+    assert result > 5 * plain

@@ -1,4 +1,4 @@
-"""A clock that was wrong and is set back: the crawl goes on today, with its pauses, and reads robots.txt anew."""
+"""A clock that was wrong and is set back: the crawl continues today, with its pauses, and reads robots.txt anew."""
 
 import time
 from collections.abc import Mapping

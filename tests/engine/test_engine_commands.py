@@ -1,4 +1,4 @@
-"""What people ask of a crawl from another process: it rests, goes on, stops, leaves hosts alone, takes a topic up."""
+"""Commands to a crawl from another process: pause, resume, stop, ban a host, change the topic."""
 
 import subprocess
 from collections.abc import Iterator
@@ -39,14 +39,14 @@ def running(folder: Path) -> Iterator[tuple["subprocess.Popen[str]", LabWebServe
             process.communicate()
 
 
-def test_crawl_rests_and_goes_on_when_asked(tmp_path: Path) -> None:
+def test_crawl_pauses_and_resumes_on_command(tmp_path: Path) -> None:
     folder = tmp_path / "c"
     with running(folder) as (process, server):
         send_command(folder, "pause", 1.0)
         send_command(folder, "pause", 1.5)  # asking twice changes nothing
         until(lambda: collection_status(folder).state == "paused", process)
         asked, pages = len(server.log), collection_status(folder).pages
-        send_command(folder, "boost", 2.0, SEED)  # taken up while it rests: so it has looked again since
+        send_command(folder, "boost", 2.0, SEED)  # applied during the pause
         until(lambda: len(events(folder, "CommandApplied")) == 3, process)
         assert (len(server.log), collection_status(folder).pages) == (asked, pages)
         send_command(folder, "resume", 3.0)
@@ -76,20 +76,20 @@ def test_nothing_can_be_asked_of_a_crawl_that_has_ended(tmp_path: Path) -> None:
 
 
 def _asked_of(folder: Path, word: str, target: str, data: bytes = b"") -> list[str]:
-    """Crawl a slow grid; a wish is made as soon as anything is stored. Returns what was fetched after it was taken."""
-    told: list[Event] = []
+    """Crawl a slow grid; send a command as soon as anything is stored. Returns what was fetched after it."""
+    result: list[Event] = []
 
     def listen(event: Event) -> None:
-        if not told:
+        if not result:
             send_command(folder, word, 1.0, target, data)
-        told.append(event)
+        result.append(event)
 
     slow = {f"h{n}.example": 0.02 for n in range(3)}
     one_by_one = {"engine": {"connections": 1}, "frontier": {"per_host": 1}}
     with served(SmallWeb(grid(3, 15)), slow=slow) as server:
         crawl(folder, settings_for(server, [SEED], **one_by_one), listen)
-    taken = next(at for at, event in enumerate(told) if isinstance(event, CommandApplied))
-    later = [event for event in told[taken:] if isinstance(event, BatchCommitted)]
+    taken = next(at for at, event in enumerate(result) if isinstance(event, CommandApplied))
+    later = [event for event in result[taken:] if isinstance(event, BatchCommitted)]
     return [outcome.lead.url for event in later for outcome in event.outcomes]
 
 
@@ -98,7 +98,7 @@ def test_unwanted_addresses_are_dropped_now_and_later(tmp_path: Path, wish: tupl
     later = _asked_of(tmp_path / "c", *wish)
     excluded = HostRules()
     excluded.apply(*wish)
-    assert [url for url in later[1:] if excluded.refusal_reason(url)] == []  # the first was under way
+    assert [url for url in later[1:] if excluded.refusal_reason(url)] == []  # the first was in flight
     assert any(state == DROPPED and excluded.refusal_reason(url) for url, state in known(tmp_path / "c").items())
 
 
@@ -141,7 +141,7 @@ def test_delay_of_a_host_is_kept_when_asked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "bad", [("exclude", "**"), ("ban", " "), ("boost_host", ""), ("boost", "wren"), ("dance", "x")]
 )
-def test_wish_that_means_nothing_is_refused(tmp_path: Path, bad: tuple[str, str]) -> None:
+def test_command_without_a_meaning_is_refused(tmp_path: Path, bad: tuple[str, str]) -> None:
     with served(SmallWeb(grid(1, 3))) as server:
         crawl(tmp_path / "c", settings_for(server, [SEED]))
     with pytest.raises(UsageError):

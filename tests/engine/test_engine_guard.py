@@ -76,27 +76,27 @@ class ClumsyFetcher(PageFetcher):
 @pytest.mark.parametrize("error", [RuntimeError("a bug"), RecursionError(), MemoryError(), UnicodeError("x")])
 def test_crawl_goes_on_when_analysis_raises(tmp_path: Path, error: Exception) -> None:
     tree = plain_tree([ROOT], frontier={"per_host": 4})
-    reason, told = run_engine(tmp_path / "c", tree, PageFetcher(SITE), lambda pool: Clumsy(pool, error))
+    reason, result = run_engine(tmp_path / "c", tree, PageFetcher(SITE), lambda pool: Clumsy(pool, error))
     assert reason == "nothing left to fetch"
     state, why = states(tmp_path / "c")["boom"]
     assert state == FAILED
     assert why.startswith(f"internal {type(error).__name__}")
     assert len(stored(tmp_path / "c")) == 4
-    assert [e.url for e in told if isinstance(e, VisitFailed)] == [ROOT + "boom"]
+    assert [e.url for e in result if isinstance(e, VisitFailed)] == [ROOT + "boom"]
     assert [decoded(e)["url"] for e in events(tmp_path / "c", "VisitFailed")] == [ROOT + "boom"]
     assert rows(tmp_path / "c", "SELECT status, failure FROM answer WHERE failure <> ''") == [(200, "internal")]
     assert verify(tmp_path / "c") == []
 
 
 def test_crawl_goes_on_when_the_fetcher_raises(tmp_path: Path) -> None:
-    _, told = run_engine(tmp_path / "c", plain_tree([ROOT]), ClumsyFetcher(SITE))
+    _, result = run_engine(tmp_path / "c", plain_tree([ROOT]), ClumsyFetcher(SITE))
     assert states(tmp_path / "c")["boom"] == (FAILED, "internal RuntimeError: a bug in the fetcher")
     assert len(stored(tmp_path / "c")) == 4
-    assert len([e for e in told if isinstance(e, VisitFailed)]) == 1
+    assert len([e for e in result if isinstance(e, VisitFailed)]) == 1
 
 
 def test_crawl_ends_when_nothing_can_be_kept(tmp_path: Path) -> None:
-    """A full disk is nobody's page: it must not be recorded as one page's failure and then the next one's."""
+    """A full disk is no failure of a page: it must not be recorded for one page after the other."""
     error = CollectionError("the disk is full")
     with pytest.raises(CollectionError, match="disk is full"):
         run_engine(tmp_path / "c", plain_tree([ROOT]), PageFetcher(SITE), lambda pool: Clumsy(pool, error))
@@ -119,18 +119,18 @@ def test_visit_has_not_happened_when_its_lease_was_lost(tmp_path: Path) -> None:
     writer, frontier = CollectionWriter(collection, None), SqliteFrontier(collection.connection)
     again = RevisitOutcomes(collection, frontier, None, 1.0)
     books = CommitTargets(collection, writer, frontier, None, UrlFilter(refuse_nothing), again)
-    ledger = BatchCommitter(books, LearnerGroup({}, collection, writer), StaticLinkScorer(), VisitLimits(), print)
+    committer = BatchCommitter(books, LearnerGroup({}, collection, writer), StaticLinkScorer(), VisitLimits(), print)
     with collection.unit_of_work():
         frontier.add([Lead(url=ROOT, key=url_key(ROOT), host="a.example")], 0.0)
     outcome = Outcome(lead=lead("")[0], fetched=FetchResult(url=ROOT, status=200), analysis=Analysis(title="x"))
     served = []
     for now in (0.0, 1000.0):
-        (lease,) = ledger.lease(now, 1, 1, 300.0)
+        (lease,) = committer.lease(now, 1, 1, 300.0)
         landing = UrlResult(key=url_key(ROOT), host="a.example", state=UrlState.DONE)
         served.append(LeaseResult(lease=lease, outcomes=[outcome], url_results=[landing]))
-    ledger.commit(served[:1], 1001.0)
+    committer.commit(served[:1], 1001.0)
     assert writer.counts.pages == 0
-    ledger.commit(served[1:], 1002.0)
+    committer.commit(served[1:], 1002.0)
     assert writer.counts.pages == 1
     collection.close()
 
@@ -187,7 +187,7 @@ def test_worker_is_replaced_and_only_its_page_fails_when_it_dies() -> None:
         again = await results(desk, "d", "boom", "e", "boom", "f")
         assert [type(r).__name__ for r in again].count("Analysis") == 3
         titles = [r.title for r in (*first, *again) if isinstance(r, Analysis)]
-        assert {t.partition(" ")[2] for t in titles} == {"topic v1"}, "a replacement is told what was learnt"
+        assert {t.partition(" ")[2] for t in titles} == {"topic v1"}, "a replacement gets what was learnt"
         assert len({t.partition(" ")[0] for t in titles}) > 1
 
     with_desk(Deadly, 1, job)
@@ -207,7 +207,7 @@ def test_last_answer_of_a_dead_worker_counts_when_a_write_to_it_fails_first() ->
     assert [type(r).__name__ for r in found] == ["Analysis", "AnalysisError", "Analysis"]
 
 
-def test_desk_gives_up_when_workers_die_at_their_start() -> None:
+def test_pool_gives_up_when_workers_die_at_their_start() -> None:
     async def job(desk: WorkerPool) -> list[Analysis | BaseException]:
         found: list[Analysis | BaseException] = []
         while not any(isinstance(r, WorkerStartError) for r in found):
@@ -223,9 +223,9 @@ def test_crawl_goes_on_when_a_worker_dies(tmp_path: Path) -> None:
 
     seeds = [f"http://{p}.example/{p}" for p in PATHS]
     site = {url: html(url, "<p>wren</p>") for url in seeds}
-    reason, told = run_engine(tmp_path / "c", plain_tree(seeds), PageFetcher(site), deadly)
+    reason, result = run_engine(tmp_path / "c", plain_tree(seeds), PageFetcher(site), deadly)
     assert reason == "nothing left to fetch"
     found = states(tmp_path / "c")
     assert found["boom"][0] == FAILED
     assert [found[p][0] for p in PATHS[1:]] == [DONE] * 3
-    assert len([e for e in told if isinstance(e, VisitFailed)]) == 1
+    assert len([e for e in result if isinstance(e, VisitFailed)]) == 1

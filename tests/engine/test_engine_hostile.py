@@ -1,4 +1,4 @@
-"""Hostile pages through the whole engine: each bounded, recorded, and the crawl goes on."""
+"""Hostile pages through the whole engine: each bounded, recorded, and the crawl continues."""
 
 import asyncio
 import gzip

@@ -1,4 +1,4 @@
-"""Nothing lost: a crawl killed at any moment goes on as if nothing had happened (issue: nothing lost, politeness)."""
+"""Nothing lost: a crawl killed at any moment resumes as if nothing had happened."""
 
 import os
 import random
@@ -29,7 +29,7 @@ from opilio.topic.setup import resolve_settings
 
 DELAY_S = 0.1
 SEED = "http://h0.example/0.html"
-WEB = grid(hosts=4, pages=80)  # 80 pauses of a host: manners alone make a crawl outlast all the lives below
+WEB = grid(hosts=4, pages=80)  # 80 delays of a host: politeness alone makes a crawl outlast all the kills below
 
 
 @pytest.mark.parametrize(("workers", "kills", "most_s"), [(0, 30, 0.4), (2, 3, 1.0)])
@@ -121,7 +121,7 @@ def test_resume_is_refused_when_committed_records_are_gone(tmp_path: Path) -> No
     assert any("missing at the end" in line for line in verify(tmp_path / "c"))
 
 
-def test_killed_crawl_is_told_as_crashed_until_it_is_resumed(tmp_path: Path) -> None:
+def test_killed_crawl_is_reported_as_crashed_until_it_is_resumed(tmp_path: Path) -> None:
     with served(SmallWeb(WEB)) as server:
         tree = settings_for(server, [SEED], politeness={"delay_s": DELAY_S})
         process = started("crawl", *flags(tree), "--into", tmp_path / "c")
@@ -143,4 +143,4 @@ def test_workers_end_by_themselves_when_the_engine_is_killed(tmp_path: Path) -> 
         process.send_signal(signal.SIGKILL)
         process.communicate()
         assert still_alive(workers) == []
-        Collection.open_for_writing(tmp_path / "c").close()  # and nobody holds the lock for them
+        Collection.open_for_writing(tmp_path / "c").close()  # and no process holds the lock for them

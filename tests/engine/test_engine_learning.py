@@ -1,4 +1,4 @@
-"""What a crawl learns is in its collection with every visit: killed at any moment, it goes on with the same models."""
+"""What a crawl learns is in its collection with every visit: killed at any moment, it resumes with the same models."""
 
 import signal
 import time
@@ -45,8 +45,8 @@ def test_model_on_disk_is_the_one_in_memory_when_a_crawl_ends_without_a_word(
 ) -> None:
     monkeypatch.setattr(journal, "SNAPSHOT_MIN_LESSONS", 10)
     with served(SmallWeb(mixed_web())) as server:
-        ledger = crawl_and_stop_dead(tmp_path / "c", learning_tree(server), after)
-    memory = memory_of(ledger)
+        committer = crawl_and_stop_dead(tmp_path / "c", learning_tree(server), after)
+    memory = memory_of(committer)
     again = restored(tmp_path / "c")
     assert again.committee.snapshot() == memory.committee.snapshot()
     assert (again.committee.dense.weights == memory.committee.dense.weights).all()
@@ -57,9 +57,9 @@ def test_model_on_disk_is_the_one_in_memory_when_a_crawl_ends_without_a_word(
 def test_nothing_is_learnt_where_learning_is_off(tmp_path: Path) -> None:
     with served(SmallWeb(mixed_web())) as server:
         tree = learning_tree(server)
-        ledger = crawl_and_stop_dead(tmp_path / "c", tree | {"rank": {"learn": False}, "judge": {"share": 0.0}}, 23)
-    assert not isinstance(ledger._link_scorer, CommitteeLinkScorer)
-    judge = judge_of(ledger)
+        committer = crawl_and_stop_dead(tmp_path / "c", tree | {"rank": {"learn": False}, "judge": {"share": 0.0}}, 23)
+    assert not isinstance(committer._link_scorer, CommitteeLinkScorer)
+    judge = judge_of(committer)
     assert judge.version == 0
     assert rows(tmp_path / "c", "SELECT count(*) FROM lesson") == [(0,)]
     assert len(stored(tmp_path / "c")) >= 23
@@ -95,21 +95,21 @@ def test_committee_hears_what_words_are_worth_on_pages_also_when_resumed(tmp_pat
         tree = learning_tree(server, engine={"batch": 1, "connections": 2})  # both sides of the web in turns
         before = crawl_and_stop_dead(tmp_path / "c", tree, 40)
         again = crawl_and_stop_dead(tmp_path / "c", tree, 0)
-    told, told_again = values_of_words(before), values_of_words(again)
-    assert len(told) > 10
-    assert any(told.values())
-    assert told_again == told
+    result, told_again = values_of_words(before), values_of_words(again)
+    assert len(result) > 10
+    assert any(result.values())
+    assert told_again == result
 
 
-def values_of_words(ledger: BatchCommitter) -> dict[int, float]:
+def values_of_words(committer: BatchCommitter) -> dict[int, float]:
     """What the words at each queued link are worth, by all that the judge knows."""
-    list(ledger._link_scorer.rescored())
-    queue, at = memory_of(ledger).committee.pool, FEATURE_NAMES.index("words at it")
+    list(committer._link_scorer.rescored())
+    queue, at = memory_of(committer).committee.pool, FEATURE_NAMES.index("words at it")
     return {key: float(queue.rows["dense"][row, at]) for key, row in queue.row_of.items()}
 
 
 def held_again(folder: Path) -> LinkPool:
-    """The links that a committee holds when it goes on with this collection."""
+    """The links that a committee holds when it resumes with this collection."""
     collection = Collection.open_for_reading(folder)
     memory = CommitteeLearner(Committee(CommitteeOptions()), collection)
     memory.resume()
@@ -119,8 +119,8 @@ def held_again(folder: Path) -> LinkPool:
 
 def test_links_are_held_again_when_resumed(tmp_path: Path) -> None:
     with served(SmallWeb(mixed_web())) as server:
-        ledger = crawl_and_stop_dead(tmp_path / "c", learning_tree(server), 4)
-    before = memory_of(ledger).committee.pool
+        committer = crawl_and_stop_dead(tmp_path / "c", learning_tree(server), 4)
+    before = memory_of(committer).committee.pool
     queue = held_again(tmp_path / "c")
     assert set(queue.row_of) == set(before.row_of)
     assert len(queue) > 10
@@ -138,9 +138,9 @@ def test_nothing_is_held_or_expected_of_links_that_were_redirected_or_refused(tm
     web |= {url: redirect(aim) for url in moved}
     web |= {url: page(f"{BIRDS} {word(n)}", [*moved, trap]) for n, url in enumerate(pages)}
     with served(SmallWeb(web)) as server:
-        ledger = crawl_and_stop_dead(tmp_path / "c", learning_tree(server), 1000)
+        committer = crawl_and_stop_dead(tmp_path / "c", learning_tree(server), 1000)
         again = crawl_and_stop_dead(tmp_path / "c", learning_tree(server), 0)
-    committee = memory_of(ledger).committee
+    committee = memory_of(committer).committee
     assert len(committee.pool) == 0
     assert committee.expected_relevant(recompute=True) == 0.0
     assert digest(memory_of(again).committee) == digest(committee)
@@ -151,8 +151,8 @@ def test_link_found_on_many_pages_is_held_as_often_found_when_resumed(tmp_path: 
     pages = {f"http://birds.example/{n}.html": page(f"{BIRDS} {word(n)}", [home]) for n in range(12)}
     tree = {"stop": {"pages": 12}, "order": {"kind": "breadth-first"}}
     with served(SmallWeb({HUB: page(BIRDS, pages), **pages})) as server:
-        ledger = crawl_and_stop_dead(tmp_path / "c", learning_tree(server, **tree), 100)
-    before = memory_of(ledger).committee.pool
+        committer = crawl_and_stop_dead(tmp_path / "c", learning_tree(server, **tree), 100)
+    before = memory_of(committer).committee.pool
     queue = held_again(tmp_path / "c")
     often = [float(q.rows["dense"][q.row_of[url_key(home)], FEATURE_NAMES.index("found")]) for q in (before, queue)]
     assert often[0] == often[1] > np.log1p(MAX_CONTEXTS) * 0.5
@@ -174,9 +174,9 @@ def test_killed_process_leaves_the_model_it_had_committed(tmp_path: Path) -> Non
             process.kill()
             process.join()
             assert process.exitcode == -signal.SIGKILL
-            told, again = dict(noted(log)), restored(tmp_path / "c").committee
-            if str(again.visits_learned) in told:  # else it died between the commit and its note of it
-                assert told[str(again.visits_learned)] == digest(again)
+            result, again = dict(noted(log)), restored(tmp_path / "c").committee
+            if str(again.visits_learned) in result:  # else it died between the commit and its note of it
+                assert result[str(again.visits_learned)] == digest(again)
         crawl(tmp_path / "c", tree)
         crawl(tmp_path / "undisturbed", tree)
     assert known(tmp_path / "c") == known(tmp_path / "undisturbed")
@@ -202,30 +202,30 @@ def test_journal_is_short_and_one_state_is_kept_at_the_end(tmp_path: Path) -> No
 
 def test_expectation_falls_towards_nothing_when_the_relevant_pages_are_found(tmp_path: Path) -> None:
     """Honest stop: high while the bird pages wait, near nothing when only trains are left."""
-    told: list[float] = []
+    result: list[float] = []
     with served(SmallWeb(mixed_web(30))) as server:
         tree = learning_tree(server, stop={"pages": 0})
-        crawl(tmp_path / "c", tree, lambda event: told.append(e) if (e := getattr(event, "expected", None)) else None)
-    assert max(told) > 5.0
-    assert told[-1] < 0.2 * max(told)
+        crawl(tmp_path / "c", tree, lambda event: result.append(e) if (e := getattr(event, "expected", None)) else None)
+    assert max(result) > 5.0
+    assert result[-1] < 0.2 * max(result)
     left = collection_status(tmp_path / "c").expected_relevant
     assert left is not None
     assert left < 1.0
 
 
-def test_no_more_relevant_pages_are_told_of_than_wait(tmp_path: Path) -> None:
-    told: list[tuple[float, int]] = []
+def test_estimate_is_at_most_the_queue(tmp_path: Path) -> None:
+    result: list[tuple[float, int]] = []
 
     def look(event: Event) -> None:
         if isinstance(event, BatchCommitted) and event.expected is not None:
             status = collection_status(tmp_path / "c")
             assert status.expected_relevant is not None
-            told.extend((expected, status.queued) for expected in (status.expected_relevant, event.expected))
+            result.extend((expected, status.queued) for expected in (status.expected_relevant, event.expected))
 
     with served(SmallWeb(mixed_web(30))) as server:
         crawl(tmp_path / "c", learning_tree(server, stop={"pages": 0}), look)
-    assert told
-    assert [(expected, queued) for expected, queued in told if expected > queued] == []
+    assert result
+    assert [(expected, queued) for expected, queued in result if expected > queued] == []
 
 
 def test_crawl_stops_when_little_is_left_to_find(tmp_path: Path) -> None:

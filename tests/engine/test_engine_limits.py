@@ -79,7 +79,7 @@ def test_pages_that_end_new_workers_do_not_end_the_crawl(tmp_path: Path) -> None
 
 
 def test_pages_sent_while_a_dead_worker_is_noticed_are_analyzed(tmp_path: Path) -> None:
-    """The transport of a dead worker is closing before the pool is told; a page submitted then was lost."""
+    """The transport of a dead worker closes before the pool knows; a page submitted then was lost."""
 
     async def run(pool: WorkerPool) -> Results:
         await analyze(pool, "started")

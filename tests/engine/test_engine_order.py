@@ -49,7 +49,7 @@ def test_order_is_best_first_when_all_hosts_are_free(tmp_path: Path, connections
     score = dict(rows(tmp_path / "c", "SELECT url, score FROM frontier_url"))
     scores = [score[url] for url in asked(server.log)]
     assert len(set(scores)) > 4
-    for place, value in enumerate(scores):  # fewer better ones come later than can be under way at once
+    for place, value in enumerate(scores):  # fewer better ones come later than can be in flight at once
         assert sum(later > value for later in scores[place:]) < connections
 
 

@@ -1,4 +1,4 @@
-"""All the pages a link was found on count (S3-17, X-11), also when the crawl was ended and goes on."""
+"""All the pages a link was found on count (S3-17, X-11), also when the crawl was stopped and resumed."""
 
 from pathlib import Path
 
@@ -21,8 +21,8 @@ def tree(server: LabWebServer) -> Tree:
     return settings_for(server, [next(iter(mixed_web()))], strategy="s3-tswt", engine=ONE_BY_ONE)
 
 
-def known(ledger: BatchCommitter) -> KnownParents:
-    chooser = ledger._link_scorer
+def known(committer: BatchCommitter) -> KnownParents:
+    chooser = committer._link_scorer
     assert isinstance(chooser, ParentLinkScorer)
     return chooser._parents
 

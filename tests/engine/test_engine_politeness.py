@@ -67,7 +67,7 @@ def test_gaps_hold_with_64_connections_over_many_hosts(tmp_path: Path) -> None:
     assert all(len(asked) == len({a.target for a in asked}) for asked in by_host(server.log).values())
 
 
-def test_every_wish_is_kept_with_64_connections_when_hosts_differ(tmp_path: Path) -> None:
+def test_every_delay_is_kept_with_64_connections_when_hosts_differ(tmp_path: Path) -> None:
     """Seventy hosts at once: every fifth forbids pages, breaks its robots.txt, wants longer pauses or is overloaded."""
     busy = RecordedResponse(503, (HTML, ("Retry-After", "600")), b"busy")
     web = star(70, 4)
@@ -225,7 +225,7 @@ def test_page_is_asked_for_again_as_soon_as_the_busy_server_allows(tmp_path: Pat
     assert stored(tmp_path / "c") == ["http://a.example/"]
 
 
-def test_wishes_of_pages_are_heeded_when_they_ask_not_to_be_followed(tmp_path: Path) -> None:
+def test_nofollow_of_pages_is_respected(tmp_path: Path) -> None:
     tagged = page(word(3), ["/from-tag"])
     web = {
         "http://a.example/": page(BIRDS, ["/meta", "/tag", "/other", "/link"]),
@@ -259,8 +259,8 @@ def test_delay_is_the_longer_one_when_http_and_https_differ(tmp_path: Path) -> N
         tree = settings_for(server, ["http://a.example/"], politeness={"delay_s": 0.1})
         crawl(tmp_path / "c", tree, seen.append)
     assert least_gap(server.log) >= 0.3
-    told = [e for e in seen if isinstance(e, RobotsRead)]
-    assert [(e.host, e.delay_s, e.allowed) for e in told] == [("a.example", 0.3, True), ("a.example", 0.0, False)]
+    result = [e for e in seen if isinstance(e, RobotsRead)]
+    assert [(e.host, e.delay_s, e.allowed) for e in result] == [("a.example", 0.3, True), ("a.example", 0.0, False)]
     assert isinstance(seen[-1], CrawlStopped)
 
 

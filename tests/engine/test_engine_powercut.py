@@ -77,7 +77,7 @@ def test_crawl_goes_on_when_a_whole_file_was_lost(tmp_path: Path) -> None:
 
 
 def test_records_that_had_been_on_the_disk_are_not_given_up(tmp_path: Path) -> None:
-    """A file that is shorter than what was synced is no power cut's doing: nothing is cut, a person is told."""
+    """A file shorter than what was synced has other causes: nothing is truncated, the damage is reported."""
     with served(SmallWeb(WEB)) as server:
         tree = settings_for(server, [SEED])
         crawl(tmp_path / "c", {**tree, "stop": {"pages": 20}})

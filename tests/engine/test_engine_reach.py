@@ -39,7 +39,7 @@ def links(*paths: str) -> str:
 
 
 def test_pages_of_a_list_are_no_copies_when_they_share_their_introduction(tmp_path: Path) -> None:
-    """S0-08: what tells them apart are their links, each in a block of its own."""
+    """S0-08: what distinguishes them are their links, each in a block of its own."""
     lists = {f"list/{n}": BIRDS + links(*(f"{word(10 * n + k)}" for k in range(4))) for n in range(3)}
     run_engine(tmp_path / "c", plain_tree([ROOT]), PageFetcher(site({"": links(*lists), **lists})))
     assert rows(tmp_path / "c", "SELECT url FROM page WHERE duplicate_of <> 0") == []
@@ -132,7 +132,7 @@ def test_redirects_end_when_there_are_too_many(tmp_path: Path) -> None:
 
 
 def test_answers_without_a_page_are_recorded(tmp_path: Path) -> None:
-    """304 without a body is an end, other types are skipped, a page too large is a failure: all of them are told."""
+    """304 without a body is an end, other types are skipped, a page too large is a failure: all are recorded."""
     web = {
         **site({"": links("same", "gone", "picture", "teapot", "nowhere")}),
         ROOT + "same": FetchResult(url=ROOT + "same", status=304),
@@ -166,12 +166,12 @@ def test_kind_of_content_is_skipped_when_fetched_over_http(tmp_path: Path) -> No
     assert stored(tmp_path / "c") == [ROOT, ROOT + "t.txt"]
 
 
-def test_trap_is_refused_recorded_and_told_once(tmp_path: Path) -> None:
+def test_trap_is_refused_recorded_and_reported_once(tmp_path: Path) -> None:
     web = site({"": links(*(f"shop?sid={n:016x}a1" for n in range(6)), "ok")})
-    _, told = run_engine(tmp_path / "c", plain_tree([ROOT]), PageFetcher(web))
+    _, result = run_engine(tmp_path / "c", plain_tree([ROOT]), PageFetcher(web))
     dropped = [why for state, why in states(tmp_path / "c").values() if state == DROPPED]
     assert dropped == ["trap: session id"] * 4
-    assert [(e.host, e.reason) for e in told if isinstance(e, TrapFound)] == [("a.example", "session id")]
+    assert [(e.host, e.reason) for e in result if isinstance(e, TrapFound)] == [("a.example", "session id")]
     assert len(events(tmp_path / "c", "TrapFound")) == 1
 
 
@@ -184,12 +184,12 @@ def test_trap_is_still_known_when_the_crawl_is_resumed(tmp_path: Path) -> None:
     assert states(tmp_path / "c")["shop?sid=00000000000000a3"] == (DROPPED, "trap: session id")
 
 
-def test_growth_of_the_topic_is_told_and_kept(tmp_path: Path) -> None:
+def test_growth_of_the_topic_is_reported_and_kept(tmp_path: Path) -> None:
     """S0-21: the table grows by relevant pages; each version is in the collection."""
     pages = {str(n): f"{BIRDS} plumage feather {word(n)} {links(str(n + 1))}" for n in range(8)}
     tree = plain_tree([ROOT + "0"], strategy="s0", expansion={"kind": "periodic", "period": 3})
-    _, told = run_engine(tmp_path / "c", tree, PageFetcher(site(pages)))
-    changes = [e for e in told if isinstance(e, TopicChanged)]
+    _, result = run_engine(tmp_path / "c", tree, PageFetcher(site(pages)))
+    changes = [e for e in result if isinstance(e, TopicChanged)]
     assert changes
     assert changes[0].added
     assert [decoded(e)["version"] for e in events(tmp_path / "c", "TopicChanged")] == [e.version for e in changes]

@@ -52,7 +52,7 @@ class Site:
         self.later_s = 0.0
 
     def visit(self, wait_s: float = 0.0, **more: Any) -> list[tuple[str, int]]:
-        """Crawl, or after a while look again; what was asked for, with the status that came."""
+        """Crawl, or revisit later; returns the requests with their status."""
         self.later_s += wait_s
         self.server.log.clear()
         wanted = {"on": wait_s > 0, "interval_s": WEEK, "probe": False, **more}
@@ -333,7 +333,7 @@ def sitemap(dates: dict[str, str]) -> RecordedResponse:
     )
 
 
-def test_sitemap_spares_looks_and_tells_of_new_pages(site: Site) -> None:
+def test_sitemap_spares_looks_and_reports_new_pages(site: Site) -> None:
     site.web.answers[ROOT + "robots.txt"] = RecordedResponse(200, (), f"Sitemap: {ROOT}map.xml\n".encode())
     site.web.answers[ROOT + "9"] = article(9)
     site.web.answers[ROOT + "map.xml"] = sitemap({"1": "2001-01-01", "2": "2037-01-01", "9": "2001-01-01"})

@@ -1,4 +1,4 @@
-"""Crawls with a scope, over real sockets: what is fetched, and what `why` says of the rest."""
+"""Crawls with a scope, over real sockets: what is fetched, and how `why` explains the rest."""
 
 from pathlib import Path
 

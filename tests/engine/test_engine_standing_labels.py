@@ -24,7 +24,7 @@ def article(number: int, more: str = "", links: tuple[str, ...] = ()) -> Recorde
 
 
 class Site:
-    """A site of birds, crawled by a judge that finds all of it relevant; somebody says that /1 is not."""
+    """A site of birds, crawled by a judge that finds all of it relevant; a label says that /1 is not."""
 
     def __init__(self, folder: Path, server: Any, web: SmallWeb) -> None:
         self.folder, self._server, self.answers = folder, server, web.answers
@@ -91,7 +91,7 @@ def test_word_goes_along_when_the_page_moves_and_comes_back(site: Site) -> None:
 
 
 @pytest.mark.parametrize("spoken", [False, True])
-def test_word_goes_along_to_a_page_that_nobody_spoke_of(site: Site, spoken: bool) -> None:
+def test_label_follows_to_a_page_without_a_label(site: Site, spoken: bool) -> None:
     if spoken:
         site.say("2", relevant=True)
     site.answers[ROOT + "1"] = redirect("/2")

@@ -22,22 +22,22 @@ def learnt(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_weights_go_over_and_places_do_not(learnt: Path, tmp_path: Path) -> None:
     with served(SmallWeb(mixed_web())) as server:
-        ledger = crawl_and_stop_dead(tmp_path / "c", learning_tree(server, rank={"model": str(learnt)}), 0)
-    begun, first = memory_of(ledger).committee, restored(learnt).committee
+        committer = crawl_and_stop_dead(tmp_path / "c", learning_tree(server, rank={"model": str(learnt)}), 0)
+    begun, first = memory_of(committer).committee, restored(learnt).committee
     assert (begun.words.weights == first.words.weights).all()
     assert (begun.dense.weights == first.dense.weights).all()
     assert np.abs(begun.words.weights).max() > 0.0
     assert begun.visits_learned == 0
     assert len(begun.pool) == 0
-    assert judge_of(ledger).version > 0  # the topic has the same name
+    assert judge_of(committer).version > 0  # the topic has the same name
 
 
 def test_judge_stays_behind_when_the_topic_is_another(learnt: Path, tmp_path: Path) -> None:
     with served(SmallWeb(mixed_web())) as server:
         tree = learning_tree(server, rank={"model": str(learnt)}, topic={"name": "steam railways"})
-        ledger = crawl_and_stop_dead(tmp_path / "c", tree, 0)
-    assert judge_of(ledger).version == 0
-    assert np.abs(memory_of(ledger).committee.words.weights).max() > 0.0
+        committer = crawl_and_stop_dead(tmp_path / "c", tree, 0)
+    assert judge_of(committer).version == 0
+    assert np.abs(memory_of(committer).committee.words.weights).max() > 0.0
 
 
 def test_crawl_that_began_with_a_model_goes_on_and_keeps_one_state(learnt: Path, tmp_path: Path) -> None:
@@ -68,8 +68,8 @@ def test_start_from_is_refused_when_there_is_nothing_to_start_from(tmp_path: Pat
             tmp_path / "breadth": "was crawled by strategy 'breadth', which leaves no model of links",
             tmp_path / "new": "has learnt nothing yet",
         }
-        for folder, told in cases.items():
-            with pytest.raises(ConfigError, match=f"--start-from .*{told}"):
+        for folder, result in cases.items():
+            with pytest.raises(ConfigError, match=f"--start-from .*{result}"):
                 create_crawl(tmp_path / "c", resolve_settings(learning_tree(server, rank={"model": str(folder)})))
         with pytest.raises(ConfigError, match="strategy 's0' does not learn"):
             create_crawl(

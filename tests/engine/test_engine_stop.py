@@ -1,4 +1,4 @@
-"""Every stop has its reason, written down; signals stop cleanly, and the next run goes on."""
+"""Every stop has its reason, written down; signals stop cleanly, and the next run resumes."""
 
 import signal
 from pathlib import Path
@@ -107,7 +107,7 @@ def test_signal_stops_cleanly_and_the_next_run_goes_on(tmp_path: Path, number: s
 
 
 def test_workers_do_not_feel_an_interrupt_when_the_terminal_sends_it_to_all(tmp_path: Path) -> None:
-    """Ctrl-C goes to every process of the terminal; only the engine may stop, or pages under way are lost as errors."""
+    """Ctrl-C goes to every process of the terminal; only the engine may stop, or pages in flight are lost as errors."""
     with served(SmallWeb(grid(4, 12))) as server:
         tree = settings_for(server, [SEED], politeness={"delay_s": 0.2}, engine={"workers": 2})
         process = started("crawl", *flags(tree), "--into", tmp_path / "c")

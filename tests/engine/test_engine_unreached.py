@@ -28,7 +28,7 @@ def test_private_hosts_are_asked_when_a_resumed_crawl_may(tmp_path: Path, later_
     assert verify(tmp_path / "c") == []
 
 
-def test_nobody_waits_for_hosts_that_were_never_asked(tmp_path: Path) -> None:
+def test_hosts_that_were_never_asked_delay_nothing(tmp_path: Path) -> None:
     with served(SmallWeb(WEB)) as server:
         tree = settings_for(server, [SEED])
         assert "has to wait" in crawl(tmp_path / "c", merge_trees(tree, {"fetch": {"proxy": NOWHERE}}))

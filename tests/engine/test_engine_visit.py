@@ -124,7 +124,7 @@ def test_visit_that_is_cut_short_brings_what_was_read() -> None:
         await asyncio.wait([serving])
         await asyncio.sleep(0)
         assert serving.cancelled()
-        assert len(asyncio.all_tasks()) == 1  # nobody reads on
+        assert len(asyncio.all_tasks()) == 1  # nothing is returned
         return one
 
     one = asyncio.run(main())

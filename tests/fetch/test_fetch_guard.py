@@ -158,7 +158,7 @@ def test_failure_is_dns_when_the_name_does_not_exist() -> None:
     assert kind_of(found) == "dns" and found.failure is not None and found.failure.retry
 
 
-def test_failure_is_connect_when_nobody_listens() -> None:
+def test_failure_is_connect_without_a_listener() -> None:
     assert kind_of(fetch("http://127.0.0.1:1/", NetworkOptions(allow_private=True))) == "connect"
 
 
@@ -207,8 +207,8 @@ def test_status_is_none_when_only_the_proxy_spoke() -> None:
 def test_dead_proxy_is_named_without_its_password() -> None:
     found = fetch("http://far.example/robots.txt", NetworkOptions(proxy="http://me:secret@127.0.0.1:1"))
     assert kind_of(found) == "proxy"
-    told = "the proxy http://127.0.0.1:1 can't be reached (7)"
-    assert (found.failure and found.failure.detail, rules_from_response(found, AGENT, 0.0).why) == (told, told)
+    result = "the proxy http://127.0.0.1:1 can't be reached (7)"
+    assert (found.failure and found.failure.detail, rules_from_response(found, AGENT, 0.0).why) == (result, result)
 
 
 PROXIED = (

@@ -155,7 +155,7 @@ def test_crawl_delay_is_our_own_first(text: str, delay_s: float) -> None:
     assert rules(text).delay_s == delay_s
 
 
-def test_sitemaps_are_listed_whoever_they_stand_with() -> None:
+def test_sitemaps_are_listed_in_every_group() -> None:
     text = "Sitemap: https://a.example/1.xml\nUser-agent: b\nDisallow: /\nSITEMAP:https://a.example/2.xml\nSitemap:\n"
     assert rules(text).sitemaps == ("https://a.example/1.xml", "https://a.example/2.xml")
 

@@ -31,7 +31,7 @@ def test_rounds_until_an_entry_is_at_one_s2_39(score: float, factor: float, roun
 
 
 @pytest.mark.parametrize(("factor", "insertions"), [(0.05, 2000), (0.02, 5000)])
-def test_unrelated_priority_saturates_after_so_many_insertions_s2_39(factor: float, insertions: int) -> None:
+def test_unrelated_priority_saturates_after_a_number_of_insertions_s2_39(factor: float, insertions: int) -> None:
     order = Aging(factor=factor)
     place = order.position(0.01, 1, QueueTime(1))
     assert place.timer == insertions // 100
@@ -48,7 +48,7 @@ def test_aging_off_is_best_first_s2_e5() -> None:
 
 
 def long_way(order: Aging, scores: list[float]) -> list[int]:
-    """S2-39 as written: every so many insertions walk over the queue. Returns entries in the order of leaving."""
+    """S2-39 as written: after a number of insertions, walk over the queue. Returns entries in the order of leaving."""
     aged: list[float] = []
     for count, score in enumerate(scores, 1):
         aged.append(score)

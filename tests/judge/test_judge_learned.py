@@ -1,4 +1,4 @@
-"""The learned judge: what teaches it, how a person's word counts, and that a resumed one is the same."""
+"""The learned judge: what it learns from, how labels count, and that a resumed one is the same."""
 
 import math
 from collections.abc import Sequence
@@ -92,7 +92,7 @@ def test_judge_learns_words_that_the_topic_did_not_name() -> None:
 
 
 def test_examples_teach_before_anything_is_fetched() -> None:
-    """Pages that share no word with the topic's table are told apart by the words of the examples."""
+    """Pages that share no word with the topic's table are separated by the words of the examples."""
     on, off = [f"hedge moss twig w{n}" for n in range(4)], [f"court fee clerk w{n}" for n in range(4)]
     counted = {"hedge": 2, "moss": 1, "twig": 1}
     examples: list[tuple[str | dict[str, int], bool]] = [*((page, True) for page in on[:3]), (counted, True)]
@@ -106,7 +106,7 @@ def test_examples_teach_before_anything_is_fetched() -> None:
 
 
 def test_background_stands_for_pages_that_are_not_on_the_topic() -> None:
-    """Before any such page was seen, words that are common everywhere tell nothing, rare ones do."""
+    """Before any such page was seen, words that are common everywhere mean nothing, rare ones do."""
 
     def idf(terms: NDArray[np.uint32]) -> NDArray[np.float64]:
         common = np.array(terms_of("people time"), dtype=np.uint32)
@@ -136,7 +136,7 @@ def test_judge_stays_itself_when_all_pages_are_alike(texts: list[str]) -> None:
         assert all(math.isfinite(reason.value) for reason in verdict.reasons)
 
 
-def test_person_outweighs_the_judge_and_the_last_word_wins() -> None:
+def test_user_outweighs_the_judge_and_the_last_word_wins() -> None:
     judge = taught(BOTH)
     page = reading_of("hedge moss court fee")
     sample = judge.sample(page).astype(np.uint32).tobytes()

@@ -38,7 +38,7 @@ def synthetic_web(folder: Path) -> Path:
 
 
 def manual_folder() -> Path | None:
-    """Python's manual as Debian's python3-doc installs it, the newest; None where there is none."""
+    """Python's manual as Debian's python3-doc installs it, the newest; None where it is not installed."""
     found = sorted(p.parent for p in MANUALS.glob("python3.*/html/index.html"))
     return found[-1] if found else None
 
@@ -57,7 +57,7 @@ def manual_web(folder: Path) -> Path:
     ]
     (web / "web.warc.gz").write_bytes(b"".join(records))
     (web / "labels.tsv").write_text("".join(f"{_url(n)}\t{n.split('/')[0] if '/' in n else '_top'}\n" for n in names))
-    tables = [_topic(name, *told) for name, told in TOPICS.items()]
+    tables = [_topic(name, *reply) for name, reply in TOPICS.items()]
     (web / "topics.toml").write_text(tomli_w.dumps({"topic": tables}))
     return web
 

@@ -90,7 +90,7 @@ def test_adaptive_keeps_relevant_pages_truer_than_taking_turns(tmp_path: Path) -
 
 
 def test_faults_of_hosts_strike_who_keeps_a_collection(tmp_path: Path) -> None:
-    """A host that always fails gives nothing, whoever asks; the other hosts are kept as before."""
+    """A host that always fails gives nothing; the other hosts are kept as before."""
     folder = write_synthetic_web(SHAPE, tmp_path / "web")
     arena = ExperimentRunner.open(folder, tmp_path / "cache", 1)
     (keeping,) = revisit_cases(
@@ -124,12 +124,12 @@ def _kept(policy: str, fresh: float, topic: str = "birds") -> RevisitRun:
 
 def test_policies_are_compared_with_one_that_ran() -> None:
     runs = [_kept("fixed", 0.5), _kept("proportional", 0.25), _kept("fixed", 0.7, "chess")]
-    told = format_revisit_report([*runs, _kept("proportional", 0.35, "chess")], "adaptive")
-    assert "adaptive" not in told
-    assert "| `proportional` − `fixed` | -0.300 (" in told
+    result = format_revisit_report([*runs, _kept("proportional", 0.35, "chess")], "adaptive")
+    assert "adaptive" not in result
+    assert "| `proportional` − `fixed` | -0.300 (" in result
 
 
 def test_a_single_case_or_policy_claims_no_interval_and_no_difference() -> None:
-    told = format_revisit_report([_kept("fixed", 0.5)], "adaptive")
-    assert "| `fixed` | 0.500 | 0.000 |" in told
-    assert "Paired" not in told
+    result = format_revisit_report([_kept("fixed", 0.5)], "adaptive")
+    assert "| `fixed` | 0.500 | 0.000 |" in result
+    assert "Paired" not in result

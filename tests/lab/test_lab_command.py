@@ -1,4 +1,4 @@
-"""`opilio lab` as a person meets it: results, reports, and clear words about webs that can't be used."""
+"""`opilio lab`: results, reports, and clear words about webs that can't be used."""
 
 import gzip
 import json
@@ -156,7 +156,7 @@ def test_harvest_of_a_finished_crawl_is_that_of_its_pages_and_marked_s0_32() -> 
     assert END_NOTE in text
 
 
-def test_declaration_of_a_person_runs_variants_of_one_strategy(lab: Lab, tiny: Path, tmp_path: Path) -> None:
+def test_declaration_of_a_user_runs_variants_of_one_strategy(lab: Lab, tiny: Path, tmp_path: Path) -> None:
     sizes = [{"name": f"{n} words", "strategy": "s0", "set": {"topic": {"table_size": n}}} for n in (1, 30)]
     declared = {"name": "sizes", "title": "Sizes", "budget": 20, "seed_sets": 1, "window": 10, "sections": ["windows"]}
     path = tmp_path / "sizes.toml"
@@ -312,7 +312,7 @@ def test_unknown_names_end_with_2(words: tuple[str, ...], message: str, run: Lab
     assert message in done.err
 
 
-def test_unknown_strategy_is_told_with_the_variants_there_are(lab: Lab, tiny: Path, tmp_path: Path) -> None:
+def test_unknown_strategy_is_reported_with_the_variants_there_are(lab: Lab, tiny: Path, tmp_path: Path) -> None:
     own = tmp_path / "own.toml"
     own.write_text('\ufefftitle = "x"\nname = "own"\n[[variant]]\nname = "mine"\nstrategy = "s0"\n', "utf-8")
     done = lab("run", own, "--web", tiny, "--strategy", "nein")
@@ -343,7 +343,7 @@ DECLARED = 'name = "own"\ntitle = "x"\n{}\n[[variant]]\nname = "breadth"\n[[vari
         ("", '[[plot]]\nfile = "sub/x"', "plot.file 'sub/x': must be a name, without a folder"),
     ],
 )
-def test_wrong_declaration_is_told_before_the_first_run(
+def test_wrong_declaration_is_reported_before_the_first_run(
     above: str, below: str, message: str, lab: Lab, tiny: Path, tmp_path: Path
 ) -> None:
     own = tmp_path / "own.toml"
@@ -361,7 +361,7 @@ def test_reference_that_is_not_run_gives_way_to_the_last_one(lab: Lab, tiny: Pat
     assert "| s0 − breadth |" in (tmp_path / "out" / "report.md").read_text()
 
 
-def test_webs_of_one_name_are_told_apart(run: Lab, tiny: Path, tmp_path: Path) -> None:
+def test_webs_of_one_name_are_distinguished(run: Lab, tiny: Path, tmp_path: Path) -> None:
     for place in ("old", "new"):
         shutil.copytree(tiny, tmp_path / place / "web")
     old, new = tmp_path / "old" / "web", tmp_path / "new" / "web"
@@ -376,7 +376,7 @@ def test_topic_that_is_named_twice_is_crawled_once(run: Lab, tiny: Path, tmp_pat
     assert [r.seed_set for r in read_results(tmp_path / "out" / "results.json")] == ["generic-1", "on-topic-1"]
 
 
-def test_seeds_outside_the_web_are_told(run: Lab, lab: Lab, damaged: Path, tmp_path: Path) -> None:
+def test_seeds_outside_the_web_are_reported(run: Lab, lab: Lab, damaged: Path, tmp_path: Path) -> None:
     text = (damaged / "topics.toml").read_text()
     _topics(damaged, re.sub(r'urls = \[\s+"[^"]+"', 'urls = [\n"http://elsewhere.example/"', text))
     assert "birds/on-topic-1: 1 of 3 seeds not in the web" in run(damaged, tmp_path / "out").err
@@ -397,14 +397,16 @@ def test_make_writes_nothing_when_a_shape_is_wrong(lab: Lab, tmp_path: Path, wro
 
 
 @pytest.mark.parametrize("place", ["file", "file/x"])
-def test_place_that_is_no_folder_is_told_before_the_first_run(run: Lab, tiny: Path, tmp_path: Path, place: str) -> None:
+def test_place_that_is_no_folder_is_reported_before_the_first_run(
+    run: Lab, tiny: Path, tmp_path: Path, place: str
+) -> None:
     (tmp_path / "file").touch()
     done = run(tiny, tmp_path / place)
     assert (done.code, f"--out {tmp_path / place}: can't be written: " in done.err) == (2, True), done.err
     assert not {"Traceback", "runs"} & set(done.err.split())
 
 
-def test_serve_tells_that_its_log_cant_be_written_before_it_serves(lab: Lab, tiny: Path, tmp_path: Path) -> None:
+def test_serve_reports_that_its_log_cant_be_written_before_it_serves(lab: Lab, tiny: Path, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:  # so that it would end, were the log not looked at first
         port = taken.getsockname()[1]
         done = lab("serve", tiny, "--port", port, "--log", tmp_path / "none" / "log")
@@ -414,14 +416,14 @@ def test_serve_tells_that_its_log_cant_be_written_before_it_serves(lab: Lab, tin
 
 
 @pytest.mark.parametrize("place", ["file", "file/x"])
-def test_make_tells_that_a_place_is_no_folder(lab: Lab, tmp_path: Path, place: str) -> None:
+def test_make_reports_that_a_place_is_no_folder(lab: Lab, tmp_path: Path, place: str) -> None:
     (tmp_path / "file").touch()
     done = lab("make", tmp_path / place, "--shape", "pages=60", "--shape", "hosts=4", "--shape", "topics=2")
     assert (done.code, len(done.err.splitlines())) == (2, 1), done.err
     assert f"{tmp_path / place}: can't be written: " in done.err
 
 
-def test_revisit_tells_that_a_place_is_no_folder(lab: Lab, tiny: Path, tmp_path: Path) -> None:
+def test_revisit_reports_that_a_place_is_no_folder(lab: Lab, tiny: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = lab("revisit", "--web", tiny, "--out", tmp_path / "file")
     assert (done.code, len(done.err.splitlines())) == (2, 1), done.err
@@ -478,7 +480,7 @@ def test_search_that_finds_nothing_is_no_case(lab: Lab, damaged: Path, tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "result"),
     [
         ({"relevant": ["bird"]}, "no page has a label that makes it relevant (bird)"),
         ({"name": "the of", "description": "", "keywords": []}, "no usable words beside stop words"),
@@ -486,12 +488,12 @@ def test_search_that_finds_nothing_is_no_case(lab: Lab, damaged: Path, tmp_path:
         ({"keyword": ["birds"]}, "topics.toml: topic[0]: table contains unknown field keyword"),
     ],
 )
-def test_topic_that_can_not_be_used_is_told_before_the_first_run(
-    change: dict[str, object], told: str, run: Lab, damaged: Path, tmp_path: Path
+def test_topic_that_can_not_be_used_is_reported_before_the_first_run(
+    change: dict[str, object], result: str, run: Lab, damaged: Path, tmp_path: Path
 ) -> None:
     topics = damaged / "topics.toml"
     tree = tomllib.loads(topics.read_text())
     tree["topic"] = [tree["topic"][0] | change]
     topics.write_text(tomli_w.dumps(tree))
     done = run(damaged, tmp_path / "out")
-    assert (done.code, told in done.err, "runs" in done.err) == (2, True, False)
+    assert (done.code, result in done.err, "runs" in done.err) == (2, True, False)

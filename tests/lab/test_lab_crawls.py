@@ -26,7 +26,7 @@ CROWDED: Tree = {"engine": {"connections": 5}, "frontier": {"per_host": 2}}
 
 @pytest.fixture(scope="module")
 def offline(small_folder: Path, lab_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> OfflineWeb:
-    """A web whose hosts never fail: a live crawl would rest for minutes after an error."""
+    """A web whose hosts never fail: a live crawl would wait for minutes after an error."""
     calm = shutil.copytree(small_folder, tmp_path_factory.mktemp("calm") / "small")
     (calm / "hosts.toml").unlink()
     web = WarcWeb.open(calm, lab_cache)
@@ -66,8 +66,8 @@ class Broken(ParsedPages):
         raise RuntimeError(f"broken: {number}, {len(body)} bytes")
 
 
-def test_visits_that_an_error_of_ours_ended_are_told(offline: OfflineWeb, topic: LabTopic) -> None:
-    """They bring nothing, so the run is worth less than it should be: nobody may take it for the strategy's fault."""
+def test_visits_that_an_error_of_ours_ended_are_reported(offline: OfflineWeb, topic: LabTopic) -> None:
+    """They bring nothing, so the run is worth less than it should be: it must not look like the strategy's fault."""
     arena = ExperimentRunner(
         OfflineWeb(offline.web, Broken.load(offline.pages.folder)), load_labels(offline.web), [topic]
     )
@@ -77,8 +77,8 @@ def test_visits_that_an_error_of_ours_ended_are_told(offline: OfflineWeb, topic:
     )
     run, sound = arena.run(job), ExperimentRunner(offline, arena.labels, [topic]).run(job)
     assert run.error.startswith(f"3 visits ended with an error, the first: {first.urls[0]}: RuntimeError: broken")
-    (told,) = run_errors([run, sound])
-    assert str(told) == f"{topic.name}/{first.name}, breadth: {run.error}"
+    (result,) = run_errors([run, sound])
+    assert str(result) == f"{topic.name}/{first.name}, breadth: {run.error}"
 
 
 def test_removing_the_labels_changes_no_crawl(

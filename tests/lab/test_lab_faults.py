@@ -90,7 +90,7 @@ def test_throttled_host_answers_again_when_a_second_has_passed() -> None:
     assert trouble.next_fault("a.example", "/robots.txt", 1.05).status == 0
 
 
-def test_hosts_file_that_is_wrong_is_told_before_the_first_run(small_folder: Path, tmp_path: Path) -> None:
+def test_hosts_file_that_is_wrong_is_reported_before_the_first_run(small_folder: Path, tmp_path: Path) -> None:
     web = shutil.copytree(small_folder, tmp_path / "web")
     (web / "hosts.toml").write_text("[[host]]\nname = 3\n")
     study = Study(load_experiment("compare"), StudyOptions(webs=(web,)))

@@ -132,10 +132,10 @@ def test_an_interrupted_experiment_goes_on_where_it_stopped(
         time.sleep(0.01)
     helpers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     process.send_signal(by)
-    told = process.communicate()[1]
-    assert b"Traceback" not in told
-    assert (b"saved: run the same command again to continue" in told) is (by is signal.SIGINT)
-    assert still_alive([int(helper) for helper in helpers]) == []  # a killed command leaves nobody behind
+    result = process.communicate()[1]
+    assert b"Traceback" not in result
+    assert (b"saved: run the same command again to continue" in result) is (by is signal.SIGINT)
+    assert still_alive([int(helper) for helper in helpers]) == []  # a killed command leaves no process behind
     before = _runs(kept)
     again = subprocess.run(
         _command(web, tmp_path / "out", "--processes", "1"), capture_output=True, text=True, check=True

@@ -34,7 +34,7 @@ def test_back_links_are_links_the_other_way_round(offline: OfflineWeb) -> None:
     assert links.parents_of("http://nowhere.example/") == links.links_of("http://nowhere.example/") == []
 
 
-def test_targets_that_are_not_there_are_told_apart(offline: OfflineWeb) -> None:
+def test_targets_that_are_not_there_are_distinguished(offline: OfflineWeb) -> None:
     links = WebLinks(offline.web, offline.pages)
     there = next(url for url in offline.web.urls if links.page(url) is not None)
     assert resolve_targets([there, "http://nowhere.example/", "there"], links) == (
@@ -88,7 +88,7 @@ def test_eight_runs_of_table_6_are_declared_s2_40() -> None:
     assert {plot.kind for plot in declared.plot} <= DRAW_FUNCTIONS.keys()
 
 
-def test_nobody_begins_from_the_targets(small_folder: Path) -> None:
+def test_no_crawl_starts_from_the_targets(small_folder: Path) -> None:
     declared = msgspec.structs.replace(load_experiment("s2-46"), targets="on-topic-2", seed_sets=2)
     picked = tuple(v for v in declared.variants if v.name in ("s2-treasure", "s2 without a graph"))
     jobs = Study(declared, StudyOptions(webs=(small_folder,), variants=picked)).jobs()

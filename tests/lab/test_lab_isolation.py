@@ -40,6 +40,6 @@ def test_web_answers_the_same_when_the_labels_are_removed(
 
 def test_brief_of_a_topic_holds_no_label(small_folder: Path) -> None:
     for topic in load_topics(small_folder)[0]:
-        told = msgspec.json.encode(topic.brief).decode()
+        result = msgspec.json.encode(topic.brief).decode()
         assert isinstance(topic.brief, TopicBrief)
-        assert not any(label in told for label in topic.relevant)
+        assert not any(label in result for label in topic.relevant)

@@ -122,7 +122,7 @@ def test_pages_are_parsed_anew_when_the_cache_was_cut_off(
     assert again.page(last) == parsed.page(last) is not None
 
 
-def test_cache_without_room_is_told_and_left_clean(tmp_path: Path) -> None:
+def test_cache_without_room_is_reported_and_left_clean(tmp_path: Path) -> None:
     def fill() -> None:
         with write_atomically(tmp_path / "packed") as file:
             file.write(b"some")

@@ -175,7 +175,7 @@ def test_random_seeds_of_a_case_are_averaged() -> None:
 
 
 def test_one_case_has_no_interval() -> None:
-    """Drawn again it is the same: an interval of no width would claim what nobody knows."""
+    """Drawn again it is the same: an interval of no width would claim too much."""
     runs = make_runs()[:1]
     assert f"| breadth | 1 | {runs[0].auc_vs_oracle:.3f} | {runs[0].harvest:.3f} | " in tables.strategy_table(runs)
     assert " [" in tables.strategy_table(make_runs())

@@ -29,7 +29,7 @@ def test_search_finds_pages_of_the_topic_first(arena: ExperimentRunner) -> None:
     assert sum(bool(relevant[n]) for n in numbers if n is not None) >= 8
 
 
-def test_search_finds_nothing_for_words_nobody_uses(arena: ExperimentRunner) -> None:
+def test_search_finds_nothing_for_unused_words(arena: ExperimentRunner) -> None:
     assert arena.search.search(TopicBrief(name="xyzzy plugh"), 10) == []
 
 

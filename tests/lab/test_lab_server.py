@@ -207,12 +207,12 @@ def test_request_is_awaited_until_it_is_whole() -> None:
     "wrong",
     [b"x" * 70_000, b"GET\r\n\r\n", b"GET ftp://a HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n"],
 )
-def test_request_is_refused_when_it_is_none(wrong: bytes) -> None:
+def test_request_is_refused_when_it_is_invalid(wrong: bytes) -> None:
     with pytest.raises(MalformedRequestError):
         parse_request(wrong)
 
 
-def test_log_that_cant_be_written_is_told_by_its_name(small_web: WarcWeb, tmp_path: Path) -> None:
+def test_log_that_cant_be_written_is_reported_by_its_name(small_web: WarcWeb, tmp_path: Path) -> None:
     server = LabWebServer(small_web, LabServerConfig(log_file=tmp_path / "none" / "log"))
     with pytest.raises(OfflineWebError, match=r"none/log: the access log can't be written: No such file"):
         ask(server, get("/"))

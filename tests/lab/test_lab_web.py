@@ -48,7 +48,7 @@ def test_web_is_opened_from_the_index_when_the_files_are_the_same(tmp_path: Path
     assert len(WarcWeb.open(tmp_path, tmp_path / "cache")) == 1
 
 
-def test_label_of_an_answer_that_is_no_page_is_skipped_and_told(tmp_path: Path) -> None:
+def test_label_of_an_answer_that_is_no_page_is_skipped_and_reported(tmp_path: Path) -> None:
     """Else the oracle would fetch a relevant page where everybody else meets a redirect."""
     web = make_web(tmp_path, record("http://a.example/"), record("http://a.example/old", status=301))
     (tmp_path / "labels.tsv").write_text("http://a.example/\tbirds\nhttp://a.example/old\tbirds\n")
@@ -147,7 +147,7 @@ def test_recorded_answer_is_read_when_its_lines_end_without_cr() -> None:
     assert answer == RecordedResponse(200, (("Content-Type", "text/html"), ("X-A", "b")), b"<p>a\n\nb")
 
 
-def test_file_that_is_not_compressed_is_told(tmp_path: Path) -> None:
+def test_file_that_is_not_compressed_is_reported(tmp_path: Path) -> None:
     (tmp_path / "plain.warc").write_bytes(b"WARC/1.0\r\n")
     with pytest.raises(OfflineWebError, match=r"plain\.warc is not compressed"):
         WarcWeb.open(tmp_path)

@@ -1,4 +1,4 @@
-"""The committee learns, is saved, taught again from a journal, and is bounded whatever it is told."""
+"""The committee learns, is saved, restored from a journal, and is bounded for any input."""
 
 from typing import Any
 
@@ -77,7 +77,7 @@ def test_links_of_many_pages_are_met_as_page_by_page() -> None:
         rows = features(keys, np.random.default_rng(number)) if keys else features([1], np.random.default_rng(0))[:0]
         pages.append(FoundLinks(page, [f"h{key}.example" for key in keys], np.array(keys, dtype=np.int64), rows))
     scores = together.add_pages(pages)
-    assert [len(told) for told in scores] == [len(keys) for keys in links]
+    assert [len(result) for result in scores] == [len(keys) for keys in links]
     for found_page in pages:
         apart.add_pages([found_page])
     assert together.pool.row_of == apart.pool.row_of
@@ -125,7 +125,7 @@ def test_journal_behind_a_snapshot_brings_back_the_model_wherever_it_was_cut(cut
         if step == cut:
             state, journal = committee.snapshot(), []
         found(committee, 1000 + step, [5 * step + i + 1 for i in range(5)])
-        if step % 7 == 3:  # heard by nobody who learns from the journal: a row brings its values along
+        if step % 7 == 3:  # a learner that replays the journal never saw it: a row brings its values along
             committee.update_word_values(np.arange(1, WORD_BUCKETS // 9), np.full(WORD_BUCKETS // 9 - 1, 0.1 * step))
         key = int(committee.pool.rows["key"][committee.pool.used_rows[0]])
         lesson = committee.make_lesson(visit(key))
@@ -170,7 +170,7 @@ def test_essence_carries_weights_and_nothing_of_places() -> None:
     assert len(committee.transferable_state()) < len(committee.snapshot())
 
 
-def test_correction_moves_scores_towards_what_the_person_said() -> None:
+def test_correction_moves_scores_towards_the_label() -> None:
     committee = taught(fresh(), 60)
     found(committee, 77, [501])
     lesson = committee.make_lesson(visit(501))

@@ -1,4 +1,4 @@
-"""The committee's parts: bounded and finite whatever they are told, the same after a snapshot."""
+"""The committee's parts: bounded and finite for any input, the same after a snapshot."""
 
 import math
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ def test_firm_weight_moves_less_than_others() -> None:
 
 
 def tried(tells: float, steps: int) -> TrialModel:
-    """A model that met a known feature and a newcomer, whose word is right with a chance of `tells`."""
+    """A model with a known feature and a new one that is right with a probability of `tells`."""
     rng, model = np.random.default_rng(4), TrialModel(np.array([-1.0, 1.0, 1.0]), on_trial=[2])
     for _ in range(steps):
         pays = rng.random() < 0.4
@@ -70,12 +70,12 @@ def tried(tells: float, steps: int) -> TrialModel:
     return model
 
 
-def test_newcomer_that_tells_is_heard_after_some_visits() -> None:
+def test_useful_new_feature_counts_after_some_visits() -> None:
     assert tried(0.9, 5).weights[2] == 0.0
     assert tried(0.9, 60).weights[2] > 1.0
 
 
-def test_newcomer_that_tells_nothing_changes_no_score() -> None:
+def test_useless_new_feature_changes_no_score() -> None:
     plain = DenseModel(np.array([-1.0, 1.0]))
     rng, model = np.random.default_rng(4), TrialModel(np.array([-1.0, 1.0, 1.0]), on_trial=[2])
     for _ in range(200):
@@ -198,9 +198,9 @@ def example(label: float) -> LinkExample:
 def test_credit_comes_once_when_enough_links_of_a_page_paid() -> None:
     credit = DelayedCredit(0.5)
     credit.add_visit(7, example(0.1))
-    told = [credit.credit_parents([7, 8], 1.0) for _ in range(MIN_FETCHED_CHILDREN + 3)]
-    assert [len(lessons) for lessons in told] == [0] * (MIN_FETCHED_CHILDREN - 1) + [1] + [0] * 3
-    assert told[MIN_FETCHED_CHILDREN - 1][0].label == pytest.approx(0.6)
+    result = [credit.credit_parents([7, 8], 1.0) for _ in range(MIN_FETCHED_CHILDREN + 3)]
+    assert [len(lessons) for lessons in result] == [0] * (MIN_FETCHED_CHILDREN - 1) + [1] + [0] * 3
+    assert result[MIN_FETCHED_CHILDREN - 1][0].label == pytest.approx(0.6)
 
 
 def test_credit_is_silent_when_links_paid_nothing_or_it_is_off() -> None:
@@ -318,6 +318,6 @@ def test_explanation_adds_up_to_the_score() -> None:
 def test_explanation_counts_siblings() -> None:
     committee = taught(Committee(CommitteeOptions(capacity=200)), 40)
     committee.apply_lessons(committee.make_lesson(visit(int(committee.pool.rows["key"][committee.pool.used_rows[0]]))))
-    told = [explain_link(committee, int(row), {}).siblings for row in committee.pool.used_rows]
-    assert any(siblings and siblings[0].fetched >= 1 for siblings in told)
-    assert all(0.0 <= s.mean_reward <= 1.0 for siblings in told for s in siblings)
+    result = [explain_link(committee, int(row), {}).siblings for row in committee.pool.used_rows]
+    assert any(siblings and siblings[0].fetched >= 1 for siblings in result)
+    assert all(0.0 <= s.mean_reward <= 1.0 for siblings in result for s in siblings)

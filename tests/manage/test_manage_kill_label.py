@@ -37,7 +37,7 @@ def label_until(step: int, folder: Path, given: LabelRequest) -> None:
 
 
 def killed_before(step: int, folder: Path, given: LabelRequest) -> bool:
-    """Label in a process of its own that is killed before so many steps; False: it needed fewer."""
+    """Label in a process of its own that is killed before this step; False: it needed fewer steps."""
     process = CONTEXT.Process(target=label_until, args=(step, folder, given))
     process.start()
     process.join()

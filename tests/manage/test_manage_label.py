@@ -1,4 +1,4 @@
-"""Labels from a person: stored, learnt at once by a stopped or a running crawl, the last word counts."""
+"""Labels of users: stored, learnt at once by a stopped or a running crawl, the last one counts."""
 
 import json
 import threading
@@ -63,7 +63,7 @@ def test_estimate_of_what_is_left_follows_a_label(tmp_path: Path) -> None:
     assert (after > before, after) == (True, round(restored(folder).yield_estimate.expected or 0.0, 2))
 
 
-def test_movers_are_told_as_they_stood_in_the_queue(folder: Path) -> None:
+def test_movers_are_reported_as_they_stood_in_the_queue(folder: Path) -> None:
     stored = dict(rows(folder, "SELECT url, score FROM frontier_url WHERE state = 0"))
     report, _ = label_pages(folder, [given(TRAIN, True)], 5.0)
     now = dict(rows(folder, "SELECT url, score FROM frontier_url WHERE state = 0"))
@@ -104,7 +104,7 @@ def test_word_taken_back_leaves_the_judges_verdict_and_model(folder: Path) -> No
     assert restored(folder).committee.snapshot() != taught
     assert rows(folder, "SELECT count(*) FROM event WHERE kind = 'LabelRemoved'") == [(1,)]
     assert "has no label to remove" in label_pages(folder, [given(TRAIN, None)], 9.0)[1][0]
-    assert label_pages(folder, [given(TRAIN, True)], 10.0)[0].verdicts_changed == 1  # and may be said again
+    assert label_pages(folder, [given(TRAIN, True)], 10.0)[0].verdicts_changed == 1  # and may be given again
     assert verify(folder) == []
 
 
@@ -115,7 +115,7 @@ def test_word_is_taken_back_once_when_two_people_ask(folder: Path) -> None:
     assert not explained_page(folder, TRAIN).relevant
 
 
-def test_labelled_crawl_goes_on_where_the_person_pointed(folder: Path) -> None:
+def test_labelled_crawl_continues_towards_the_label(folder: Path) -> None:
     with served(SmallWeb(mixed_web())) as server:
         label_pages(folder, [given(TRAIN, True), given(HUB, False)], 5.0)
         crawl(folder, learning_tree(server, stop={"pages": 30}, engine={"connections": 2, "batch": 1}))
@@ -177,7 +177,7 @@ def test_command_labels_from_arguments_and_files(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "result"),
     [
         ("http://birds.example/never.html", "is not in the collection"),
         ("birds", "not a valid http(s) URL"),
@@ -185,12 +185,12 @@ def test_command_labels_from_arguments_and_files(folder: Path) -> None:
         (BIRD, "has no label to remove"),
     ],
 )
-def test_label_is_refused_when_there_is_no_such_page(folder: Path, url: str, told: str) -> None:
+def test_label_is_refused_when_there_is_no_such_page(folder: Path, url: str, result: str) -> None:
     if url == "queued":
         url = rows(folder, "SELECT url FROM frontier_url WHERE state = 0 LIMIT 1")[0][0]
     done = opilio("label", folder, url, "--undo" if url == BIRD else "--relevant")
     assert (done.returncode, done.stdout) == (2, "")
-    assert told in one_line(done)
+    assert result in one_line(done)
     assert rows(folder, "SELECT count(*) FROM label") == [(0,)]
 
 
@@ -212,7 +212,7 @@ def test_file_of_another_collection_is_refused_in_a_few_lines(folder: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "result"),
     [
         ([], "give either a URL"),
         ([BIRD], "give --relevant, --irrelevant or --undo"),
@@ -224,10 +224,10 @@ def test_file_of_another_collection_is_refused_in_a_few_lines(folder: Path) -> N
         ([BIRD, "--relevant", "--file", "x"], "give either a URL"),
     ],
 )
-def test_label_says_what_is_missing(tmp_path: Path, arguments: list[str], told: str) -> None:
+def test_label_says_what_is_missing(tmp_path: Path, arguments: list[str], result: str) -> None:
     done = opilio("label", tmp_path, *arguments)
     assert done.returncode == 2
-    assert told in one_line(done)
+    assert result in one_line(done)
 
 
 def test_label_wants_a_collection(tmp_path: Path) -> None:

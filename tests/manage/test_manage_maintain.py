@@ -1,4 +1,4 @@
-"""Compact, merge, repair: nothing lost, nothing twice, versions in order, bad input told in one line."""
+"""Compact, merge, repair: nothing lost, nothing twice, versions in order, bad input reported in one line."""
 
 import os
 import shutil
@@ -93,7 +93,7 @@ def contents(folder: Path) -> list[tuple[str, str, float, str]]:
     return sorted(rows(folder, found))
 
 
-def test_compact_keeps_every_version_and_drops_what_belongs_to_nobody(place: Path) -> None:
+def test_compact_keeps_every_version_and_drops_orphans(place: Path) -> None:
     folder = place / "first"
     before, files = contents(folder), sorted(p.name for p in folder.glob("pages-*"))
     changed(folder, "DELETE FROM version WHERE url LIKE '%/1'")
@@ -107,7 +107,7 @@ def test_compact_keeps_every_version_and_drops_what_belongs_to_nobody(place: Pat
     whole(folder)
 
 
-def test_compact_drops_old_versions_when_told_so(place: Path) -> None:
+def test_compact_drops_old_versions_when_requested(place: Path) -> None:
     done = compact(place / "first", NOW, versions=0)
     assert (done.versions_dropped, rows(place / "first", "SELECT count(*) FROM version")) == (1, [(0,)])
     whole(place / "first")
@@ -158,8 +158,8 @@ def test_record_stays_for_who_reads_while_its_collection_is_compacted(place: Pat
         done = compact(folder, NOW)
         assert done.files_left > 0
         assert read_record(folder, *old).url == ROOT
-        told = opilio("maintain", "compact", folder).stdout
-    assert "still in use by another process: compact again to delete" in told
+        reply = opilio("maintain", "compact", folder).stdout
+    assert "still in use by another process: compact again to delete" in reply
     assert compact(folder, NOW).files_left == 0
     whole(folder)
 
@@ -177,14 +177,14 @@ def test_merge_is_whole_when_a_source_is_compacted_meanwhile(place: Path) -> Non
             whole(place / f"both{number}")
 
 
-def test_compaction_is_named_to_whoever_wants_to_write(place: Path) -> None:
-    folder, told = (
+def test_compaction_is_named_to_other_writers(place: Path) -> None:
+    folder, reply = (
         place / "first",
         "first: 'opilio maintain compact' is writing to this collection; wait for it or stop it",
     )
     held = Collection.open_for_writing(folder, "maintain compact")
-    assert told in one_line(opilio("crawl", "--into", folder))
-    assert told in one_line(opilio("maintain", "compact", folder))
+    assert reply in one_line(opilio("crawl", "--into", folder))
+    assert reply in one_line(opilio("maintain", "compact", folder))
     assert collection_status(folder).state == "stopped"
     labelled = opilio("label", folder, ROOT, "--irrelevant")
     held.close()
@@ -269,7 +269,7 @@ def test_merge_starts_over_where_one_was_killed(place: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "reply"),
     [
         (["first", "first"], 2, "are the same collection"),
         (["first", "first/../first"], 2, "are the same collection"),
@@ -278,13 +278,13 @@ def test_merge_starts_over_where_one_was_killed(place: Path) -> None:
         (["first", "newer"], 1, "newer Opilio"),
     ],
 )
-def test_merge_refuses_what_can_not_be_joined(place: Path, arguments: list[str], code: int, told: str) -> None:
+def test_merge_refuses_what_can_not_be_joined(place: Path, arguments: list[str], code: int, reply: str) -> None:
     shutil.copytree(place / "second", place / "newer")
     database = sqlite3.connect(place / "newer" / "crawl.db")
     database.execute("PRAGMA user_version = 99")
     database.close()
     done = opilio("maintain", "merge", *arguments, "--into", "both", cwd=place)
-    assert (done.returncode, told in one_line(done)) == (code, True)
+    assert (done.returncode, reply in one_line(done)) == (code, True)
     assert not (place / "both").exists()
 
 
@@ -365,7 +365,7 @@ def test_verify_only_looks_while_a_crawl_writes(place: Path) -> None:
     assert check_and_repair(folder, NOW).problems == []
 
 
-def test_checker_beside_a_crawl_goes_round_and_tells_what_it_finds(place: Path) -> None:
+def test_checker_beside_a_crawl_reports_what_it_finds(place: Path) -> None:
     folder, at, rounds = place / "first", START_SEQ, 0
     while rounds < 2:
         problems, at = check_next_records(folder, at, count=4)
@@ -383,11 +383,11 @@ def test_checker_beside_a_crawl_goes_round_and_tells_what_it_finds(place: Path) 
 def test_checker_runs_while_a_crawl_does(place: Path) -> None:
     folder = place / "second"
     changed(folder, "UPDATE page SET host = 'elsewhere' WHERE url LIKE '%copy'")
-    told: list[Event] = []
+    reply: list[Event] = []
     with served(site(), slow={"a.example": 0.2}) as server:
         tree = settings_for(server, ["http://b.example/", ROOT + "late"], store={"check_every_s": 0.01})
-        crawl(folder, tree, told.append)
-    assert any(isinstance(event, ProblemsFound) for event in told)
+        crawl(folder, tree, reply.append)
+    assert any(isinstance(event, ProblemsFound) for event in reply)
     assert events(folder, "ProblemsFound")
 
 

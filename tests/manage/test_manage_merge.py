@@ -1,4 +1,4 @@
-"""What people said and asked of collections that are joined holds in the new one; the old ones are only read."""
+"""Labels and commands of merged collections hold in the new one; the old ones are only read."""
 
 import re
 import shutil
@@ -54,7 +54,7 @@ def verdict(folder: Path, url: str) -> dict[str, Any]:
     return {name: getattr(found, name) for name in ("relevant", "score", "reasons")}
 
 
-def test_wishes_of_all_collections_hold_in_the_merged_one(tmp_path: Path) -> None:
+def test_commands_of_all_collections_hold_in_the_merged_one(tmp_path: Path) -> None:
     first, second, both = tmp_path / "a", tmp_path / "b", tmp_path / "both"
     with served(SmallWeb(grid(3, 12))) as server:
         crawled(first, server, 6)

@@ -1,4 +1,4 @@
-"""`verify` finds what is wrong, `why` tells everything, `export` gives it all away, `status` says how it stands."""
+"""`verify` finds damage, `why` explains, `export` writes all pages, `status` sums up."""
 
 import csv
 import io
@@ -113,14 +113,14 @@ def test_nothing_is_wrong_when_nothing_was_done(folder: Path) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_damage_is_found(folder: Path, damage: str) -> None:
-    harm, told = DAMAGE[damage]
+    harm, result = DAMAGE[damage]
     harm(folder)
     problems = verify(folder)
-    assert any(told in line for line in problems), problems
+    assert any(result in line for line in problems), problems
     assert all("\n" not in line for line in problems)
 
 
-def test_why_tells_of_a_fetched_page(folder: Path) -> None:
+def test_why_explains_a_fetched_page(folder: Path) -> None:
     facts = why(folder, ROOT + "wren")
     assert (facts.found, facts.state, facts.depth) == (True, "done", 1)
     assert facts.path == [ROOT, ROOT + "wren"]
@@ -132,7 +132,7 @@ def test_why_tells_of_a_fetched_page(folder: Path) -> None:
     assert facts.page.reasons
 
 
-def test_why_tells_of_seeds_duplicates_dropped_failed_queued_and_unknown(folder: Path) -> None:
+def test_why_explains_seeds_duplicates_dropped_failed_queued_and_unknown(folder: Path) -> None:
     facts = {path: why(folder, ROOT + path) for path in ("", "copy", "secret", "gone", "far", "nowhere")}
     assert facts[""].seed == SeedOrigin(1, "given")
     copied = facts["copy"].page
@@ -145,7 +145,7 @@ def test_why_tells_of_seeds_duplicates_dropped_failed_queued_and_unknown(folder:
     assert why(folder, ROOT + "moved").reason == f"redirects to {ROOT}wren"
 
 
-def test_why_tells_of_the_redirects_that_led_to_a_page(tmp_path: Path) -> None:
+def test_why_explains_the_redirects_that_led_to_a_page(tmp_path: Path) -> None:
     moved = [f"http://{name}.example/" for name in ("old", "new")]
     last = f"{ROOT}there"
     web = {ROOT: page(links=[moved[0]]), moved[0]: redirect(moved[1]), moved[1]: redirect(last)}
@@ -155,11 +155,11 @@ def test_why_tells_of_the_redirects_that_led_to_a_page(tmp_path: Path) -> None:
     assert facts.redirected_from == moved[::-1]
     assert [context.page for context in facts.found_on] == [ROOT]
     assert why(tmp_path / "c", f"{ROOT}on").path == [ROOT, *moved, last, f"{ROOT}on"]
-    told = opilio("why", tmp_path / "c", last).stdout
-    assert f"redirected from {moved[1]}, redirected from {moved[0]}\n" in told
+    result = opilio("why", tmp_path / "c", last).stdout
+    assert f"redirected from {moved[1]}, redirected from {moved[0]}\n" in result
 
 
-def test_why_tells_of_a_link_that_was_not_followed(tmp_path: Path) -> None:
+def test_why_explains_a_link_that_was_not_followed(tmp_path: Path) -> None:
     web = {
         ROOT: RecordedResponse(200, (("Content-Type", "text/html"),), b"<p>wren</p><a rel=nofollow href=/ad>buy</a>")
     }
@@ -168,11 +168,11 @@ def test_why_tells_of_a_link_that_was_not_followed(tmp_path: Path) -> None:
     facts = why(tmp_path / "c", ROOT + "ad")
     assert (facts.found, facts.state, facts.reason) == (True, "skipped", "nofollow")
     assert (facts.found_on[0].page, facts.found_on[0].anchor) == (ROOT, "buy")
-    told = opilio("why", tmp_path / "c", ROOT + "ad")
-    assert (told.returncode, "skipped: nofollow" in told.stdout) == (0, True)
+    result = opilio("why", tmp_path / "c", ROOT + "ad")
+    assert (result.returncode, "skipped: nofollow" in result.stdout) == (0, True)
 
 
-def test_why_tells_the_shortest_way_when_a_better_link_was_found_later(tmp_path: Path) -> None:
+def test_why_explains_the_shortest_way_when_a_better_link_was_found_later(tmp_path: Path) -> None:
     """The link that counts is the one on the third page; the seed links the wren too."""
     web = {
         ROOT: page("Trains and rails.", ["/a", "/wren"]),
@@ -189,7 +189,7 @@ def test_why_tells_the_shortest_way_when_a_better_link_was_found_later(tmp_path:
     assert "1 link from a seed" in opilio("why", tmp_path / "c", ROOT + "wren").stdout
 
 
-def test_why_tells_what_a_queued_url_waits_for(tmp_path: Path) -> None:
+def test_why_explains_what_a_queued_url_waits_for(tmp_path: Path) -> None:
     web = {ROOT + "robots.txt": robots("", 500), ROOT: page()}
     with served(SmallWeb(web)) as server:
         crawl(tmp_path / "c", settings_for(server, [ROOT]))
@@ -252,14 +252,14 @@ def test_export_of_relevant_pages_leaves_the_others_out(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_export_tells_when_a_file_is_missing(folder: Path, form: str) -> None:
+def test_export_reports_when_a_file_is_missing(folder: Path, form: str) -> None:
     (folder / warc_name(1)).unlink()
     with pytest.raises(CollectionError, match="run 'opilio maintain verify'"):
         export(folder, form, PageFilter(), io.BytesIO())
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_export_tells_when_a_record_is_damaged(folder: Path, form: str) -> None:
+def test_export_reports_when_a_record_is_damaged(folder: Path, form: str) -> None:
     flip(folder)
     with pytest.raises(CollectionError, match=r"unreadable record .*; run 'opilio maintain verify'"):
         export(folder, form, PageFilter(), io.BytesIO())
@@ -270,7 +270,7 @@ def test_export_refuses_an_unknown_format(folder: Path) -> None:
         export(folder, "xml", PageFilter(), io.BytesIO())
 
 
-def test_status_tells_how_far_a_crawl_has_come(folder: Path) -> None:
+def test_status_reports_how_far_a_crawl_has_come(folder: Path) -> None:
     status = collection_status(folder)
     assert (status.state, status.stop_reason) == ("stopped", "fetch limit reached (5 fetches)")
     assert (status.fetched, status.pages, status.duplicates, status.hosts) == (5, 3, 1, 1)

@@ -1,4 +1,4 @@
-"""`opilio why` tells which features and words raised and lowered a link, and how its siblings turned out."""
+"""`opilio why` shows which features and words raised and lowered a link, and how its siblings turned out."""
 
 import json
 import shutil
@@ -29,15 +29,15 @@ def test_why_names_features_words_and_siblings_of_a_queued_link(folder: Path) ->
     ranker = explained_ranking(folder, queued(folder)[0])  # the least promising: there words say more than the page
     assert 0.0 <= ranker.score_now <= 1.0
     assert ranker.learnt_from >= 30
-    told = [effect.what for effect in (*ranker.raised_by, *ranker.lowered_by)]
-    assert any("the topic" in what or "pages of" in what for what in told)
-    assert any("“" in what for what in told)  # a word as a person reads it
-    assert not any("can't be read back" in what for what in told)
+    result = [effect.what for effect in (*ranker.raised_by, *ranker.lowered_by)]
+    assert any("the topic" in what or "pages of" in what for what in result)
+    assert any("“" in what for what in result)  # a word as it is displayed
+    assert not any("can't be read back" in what for what in result)
     assert all(effect.effect > 0 for effect in ranker.raised_by)
     assert all(effect.effect < 0 for effect in ranker.lowered_by)
 
 
-def test_why_tells_how_the_same_list_turned_out(folder: Path) -> None:
+def test_why_explains_how_the_same_list_turned_out(folder: Path) -> None:
     ranker = explained_ranking(folder, "http://birds.example/birds-1.html")
     (siblings,) = ranker.siblings
     assert siblings.page == "http://birds.example/"
@@ -45,7 +45,7 @@ def test_why_tells_how_the_same_list_turned_out(folder: Path) -> None:
     assert siblings.mean_reward > 0.5
 
 
-def test_why_is_told_in_words_and_in_json(folder: Path) -> None:
+def test_why_is_reported_in_words_and_in_json(folder: Path) -> None:
     url = "http://birds.example/birds-1.html"
     text = opilio("why", folder, url).stdout
     assert "the ranker gives it" in text
@@ -55,7 +55,7 @@ def test_why_is_told_in_words_and_in_json(folder: Path) -> None:
     assert {"score_now", "learnt_from", "raised_by", "lowered_by", "siblings"} == set(facts["ranker"])
 
 
-def test_seed_and_other_strategies_have_no_ranker_to_tell_of(folder: Path, tmp_path: Path) -> None:
+def test_seeds_and_other_strategies_have_no_ranker_to_explain(folder: Path, tmp_path: Path) -> None:
     assert why(folder, "http://birds.example/").ranker is None
     with served(SmallWeb(mixed_web(2))) as server:
         crawl(tmp_path / "c", learning_tree(server, strategy="breadth", stop={"pages": 4}))
@@ -63,7 +63,7 @@ def test_seed_and_other_strategies_have_no_ranker_to_tell_of(folder: Path, tmp_p
 
 
 def test_why_still_answers_when_the_page_it_stands_on_is_gone(folder: Path, tmp_path: Path) -> None:
-    """Words can't be read back then; the rest is told."""
+    """Words can't be read back then; the rest is explained."""
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
     for file in copy.glob("*.warc.gz"):

@@ -66,7 +66,7 @@ def asked(log: list[AccessLogEntry]) -> Counter[str]:
 
 
 def watched(folder: Path, tree: Tree, act: Callable[[AgentManager, Event], None]) -> str:
-    """A new crawl with somebody who has the manager in hand."""
+    """A new crawl whose test holds the manager."""
 
     async def main() -> str:
         async with create_crawl(folder, resolve_settings(tree)) as running:
@@ -156,10 +156,10 @@ def test_agent_whose_mind_breaks_costs_no_page_and_is_given_up(tmp_path: Path) -
 
     async def main(tree: Tree) -> None:
         async with create_crawl(tmp_path / "c", resolve_settings(tree)) as running:
-            desk = running.engine._parts.visitor._pool
-            assert isinstance(desk, InlinePool)
-            assert isinstance(desk._analyzer, TeamAnalyzer)
-            desk._analyzer._analyzers[2]._judge = _Broken()
+            pool = running.engine._parts.visitor._pool
+            assert isinstance(pool, InlinePool)
+            assert isinstance(pool._analyzer, TeamAnalyzer)
+            pool._analyzer._analyzers[2]._judge = _Broken()
             await asyncio.wait_for(running.engine.run(), PATIENCE_S)
 
     with served(SmallWeb(WEB)) as server:
@@ -274,16 +274,16 @@ def test_page_for_another_topic_is_shared_when_it_is_found(tmp_path: Path) -> No
     assert trains["relevant"] + trains["shared"] == 15
 
 
-def test_agents_exchange_words_and_links_when_told_to(tmp_path: Path) -> None:
+def test_agents_exchange_words_and_links_when_enabled(tmp_path: Path) -> None:
     """S3-F3, and nothing of it without the switches."""
     with served(SmallWeb(WEB)) as server:
         more = {"exchange_words": True, "exchange_links": True, "exchange_lessons": True}
         crawl(tmp_path / "talking", by_agents(server, agents=more))
         crawl(tmp_path / "silent", by_agents(server))
         assert set(asked(list(server.log)).values()) == {2}
-    told = [data.decode() for data in events(tmp_path / "talking", "AgentsExchanged")]
-    assert any('"words"' in data for data in told)
-    assert any('"links"' in data for data in told)
+    result = [data.decode() for data in events(tmp_path / "talking", "AgentsExchanged")]
+    assert any('"words"' in data for data in result)
+    assert any('"links"' in data for data in result)
     assert sum(a["received"] for a in list_agents(tmp_path / "talking")) > 0
     assert events(tmp_path / "silent", "AgentsExchanged") == []
     assert sum(a["received"] for a in list_agents(tmp_path / "silent")) == 0
@@ -312,10 +312,10 @@ def test_agents_command_shows_them_and_sends_one_home(tmp_path: Path) -> None:
     with served(SmallWeb(WEB)) as server:
         tree = by_agents(server)
         crawl(tmp_path / "c", {**tree, "stop": {"pages": 20}})
-        told = opilio("maintain", "agents", tmp_path / "c", "--retire", "agent-2")
+        result = opilio("maintain", "agents", tmp_path / "c", "--retire", "agent-2")
         before = list_agents(tmp_path / "c")[1]["pages"]
         crawl(tmp_path / "c", {**tree, "stop": {"pages": 0}})
-    assert told.stdout == "agent-2: retires when the crawl is resumed\n"
+    assert result.stdout == "agent-2: retires when the crawl is resumed\n"
     assert list_agents(tmp_path / "c")[1]["pages"] == before
     shown = opilio("maintain", "agents", tmp_path / "c").stdout
     assert "retired: retired by the user" in shown
@@ -325,20 +325,20 @@ def test_agents_command_shows_them_and_sends_one_home(tmp_path: Path) -> None:
     assert "agent-2: retired" in opilio("status", tmp_path / "c").stdout
 
 
-def test_agents_tell_the_words_that_their_seeds_taught(tmp_path: Path) -> None:
+def test_agents_share_the_words_of_their_seeds(tmp_path: Path) -> None:
     """S3-12: a table that is built from the seeds grew, whatever the person gave stays the first version."""
     with served(SmallWeb(WEB)) as server:
         crawl(tmp_path / "c", {**by_agents(server), "stop": {"pages": 6}})
     given = {k.label for k in table_history(tmp_path / "c")[0][1].keywords}
     agents = list_agents(tmp_path / "c")
     assert all(a["learnt"] and not given & set(a["learnt"]) for a in agents), agents
-    told = opilio("topic", "show", tmp_path / "c")
-    assert f"'opilio maintain agents {tmp_path / 'c'}' shows theirs" in told.stderr
+    result = opilio("topic", "show", tmp_path / "c")
+    assert f"'opilio maintain agents {tmp_path / 'c'}' shows theirs" in result.stderr
 
 
 @pytest.mark.parametrize("revisit", [{}, {"on": True, "continuous": True}])
 def test_crawl_says_so_when_every_agent_was_sent_home(tmp_path: Path, revisit: dict[str, bool]) -> None:
-    """Nobody is asked for more seeds, and nothing is said to be done that is not."""
+    """No engine is asked for more seeds, and no work is reported that was not done."""
     with served(SmallWeb(WEB)) as server:
         tree = by_agents(server, revisit=revisit)
         crawl(tmp_path / "c", {**tree, "stop": {"pages": 10}})
@@ -351,7 +351,7 @@ def test_crawl_says_so_when_every_agent_was_sent_home(tmp_path: Path, revisit: d
     assert collection_status(tmp_path / "c").queued > 0
 
 
-def test_agents_command_says_what_to_do_when_there_are_none(tmp_path: Path) -> None:
+def test_agents_command_says_what_to_do_without_agents(tmp_path: Path) -> None:
     with served(SmallWeb(grid(1, 2))) as server:
         crawl(tmp_path / "c", settings_for(server, [SEEDS[0]]))
     done = opilio("maintain", "agents", tmp_path / "c")
@@ -367,7 +367,7 @@ def test_agents_command_says_what_to_do_when_there_are_none(tmp_path: Path) -> N
         ({"requests": 2}, ["agent-1", "agent-2", "agent-3"]),
     ],
 )
-def test_agents_are_as_many_as_the_person_named(agents: dict[str, Any], names: list[str]) -> None:
+def test_agents_are_as_many_as_requested(agents: dict[str, Any], names: list[str]) -> None:
     """The strategy's number holds only where the person says nothing of it."""
     tree = {"strategy": "s3-agents", "topic": {"name": "birds"}, "seeds": {"urls": SEEDS}, "agents": agents}
     assert [profile.name for profile in agent_profiles(resolve_settings(tree))] == names
@@ -381,8 +381,8 @@ def test_strategies_that_agents_can_not_crawl_by_are_named_in_the_docs() -> None
         except ConfigError as error:
             assert "agents keep their own order" in str(error)
             refused.append(f"`{name}`")
-    told = (Path(__file__).parents[2] / "docs" / "agents.md").read_text(encoding="utf-8")
-    assert f"except {' and '.join(refused)}," in " ".join(told.split())
+    result = (Path(__file__).parents[2] / "docs" / "agents.md").read_text(encoding="utf-8")
+    assert f"except {' and '.join(refused)}," in " ".join(result.split())
 
 
 @pytest.mark.parametrize(
@@ -404,7 +404,7 @@ def test_agents_that_make_no_sense_are_refused_before_a_folder_is_made(
     assert not (tmp_path / "c").exists()
 
 
-def test_agents_look_again_at_pages_when_told_to(tmp_path: Path) -> None:
+def test_agents_revisit_pages_when_enabled(tmp_path: Path) -> None:
     week, web = 7 * 86_400.0, SmallWeb(WEB)
     with served(web) as server:
         crawl(tmp_path / "c", by_agents(server))
@@ -427,8 +427,8 @@ def test_label_teaches_the_judges_of_all_agents_of_the_topic(tmp_path: Path) -> 
         assert done.returncode == 0, done.stderr
         taught = rows(tmp_path / "c", "SELECT DISTINCT name FROM lesson WHERE name LIKE '%judge'")
         assert {"agent-1/judge", "agent-2/judge", "agent-3/judge"} <= {name for (name,) in taught}
-        told = opilio("why", tmp_path / "c", SEEDS[0])
-        assert "agent-1 fetched it: relevant" in told.stdout
+        result = opilio("why", tmp_path / "c", SEEDS[0])
+        assert "agent-1 fetched it: relevant" in result.stdout
         crawl(tmp_path / "c", {**tree, "stop": {"pages": 0}})
     assert len(stored(tmp_path / "c")) == 36
 
@@ -463,7 +463,7 @@ def test_order_that_agents_can_not_keep_is_refused(tmp_path: Path, more: Tree, m
 @pytest.mark.parametrize(
     ("begun", "wanted", "message"), [(0, 2, "started without agents"), (2, 0, "started by agents")]
 )
-def test_collection_stays_one_of_agents_or_of_none(tmp_path: Path, begun: int, wanted: int, message: str) -> None:
+def test_collection_stays_with_or_without_agents(tmp_path: Path, begun: int, wanted: int, message: str) -> None:
     with served(SmallWeb(grid(1, 2))) as server:
         tree = settings_for(server, [SEEDS[0]])
         crawl(tmp_path / "c", {**tree, "agents": {"count": begun}})

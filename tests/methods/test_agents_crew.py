@@ -1,4 +1,4 @@
-"""Who takes which outcome: the asker, agents of other topics, and whoever exchanges (S3-08, S3-F3)."""
+"""Which agent gets which outcome: the requester, agents of other topics, and those that exchange (S3-08, S3-F3)."""
 
 from collections.abc import Sequence
 
@@ -98,7 +98,7 @@ def test_page_for_a_topic_of_two_goes_to_who_likes_it_most() -> None:
     assert owners(crew, page) == [1, 3]
 
 
-def test_lessons_go_to_agents_of_the_same_topic_when_told_to() -> None:
+def test_lessons_go_to_agents_of_the_same_topic_when_enabled() -> None:
     crew = crew_of(["birds", "birds", "trains"], AgentTeamSettings(count=3, exchange_lessons=True))
     mine = [AgentAnalysis(agent=n, verdict=v) for n, v in ((1, YES), (2, NO), (3, NO))]
     crew.assign_outcomes([outcome(*mine)])

@@ -46,7 +46,7 @@ def ask(manager: AgentManager) -> tuple[int, int] | None:
 
 
 def test_agents_take_turns_until_each_has_its_requests(connection: Database) -> None:
-    """S3-07: at most r requests of an agent are under way."""
+    """S3-07: at most r requests of an agent are in flight."""
     manager = crew(connection)
     for key in range(12):
         manager.offer(lead(key, agent=1 + key % 3), 0.0)

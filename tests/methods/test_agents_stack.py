@@ -85,14 +85,14 @@ def test_stack_keeps_the_best_when_it_is_full() -> None:
     assert emptied(stack) == [10, 9, 8, 7, 6]
 
 
-def test_stack_follows_the_order_of_discovery_when_told_to() -> None:
+def test_stack_follows_the_order_of_discovery_when_enabled() -> None:
     stack = AgentLinkQueue(AgentQueueOptions(order=BreadthFirst()))
     for key, score in ((1, 0.1), (2, 0.9), (3, 0.5)):
         stack.put(lead(key, score), 0.0)
     assert emptied(stack) == [1, 2, 3]
 
 
-def test_first_score_counts_when_told_to() -> None:
+def test_first_score_counts_when_enabled() -> None:
     stack = AgentLinkQueue(AgentQueueOptions(keep_first_score=True))
     stack.put(lead(1, 0.1), 0.0)
     stack.put(lead(2, 0.5), 0.0)

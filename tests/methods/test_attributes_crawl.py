@@ -119,7 +119,7 @@ def test_first_five_parents_make_a_links_row_s1_22() -> None:
     assert scores[5] == scores[4]
 
 
-def test_score_that_fell_with_a_parent_is_told_to_the_frontier_s1_23() -> None:
+def test_score_that_fell_with_a_parent_is_reported_to_the_frontier_s1_23() -> None:
     ranker = s1_ranker()
     chooser = AttributesLinkScorer(ranker)
     words = " ".join(f"w{at}" for at in range(9))
@@ -191,31 +191,31 @@ def test_probability_of_a_trained_learner_is_a_member_of_the_committee(tmp_path:
     assert chances.min() > 0.0 and chances[0] != chances[1]
 
 
-def test_trained_learner_that_is_missing_is_told_before_a_folder_is_made(tmp_path: Path) -> None:
+def test_trained_learner_that_is_missing_is_reported_before_a_folder_is_made(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^rank.trained .*none.json: can't be read"):
         create_crawl(tmp_path / "wrens", settings_for("opilio", trained=str(tmp_path / "none.json")))
     assert not (tmp_path / "wrens").exists()
 
 
-@pytest.mark.parametrize(("content", "told"), [(None, "can't be read"), (b"pickle", "not a model file")])
-def test_model_that_can_not_be_used_is_told_before_a_folder_is_made(
-    tmp_path: Path, content: bytes | None, told: str
+@pytest.mark.parametrize(("content", "result"), [(None, "can't be read"), (b"pickle", "not a model file")])
+def test_model_that_can_not_be_used_is_reported_before_a_folder_is_made(
+    tmp_path: Path, content: bytes | None, result: str
 ) -> None:
     path, folder = tmp_path / "m.json", tmp_path / "wrens"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(ConfigError, match=rf"^rank.model .*m.json: {told}"):
+    with pytest.raises(ConfigError, match=rf"^rank.model .*m.json: {result}"):
         create_crawl(folder, settings_for("s1-bayes", model=str(path)))
     assert not folder.exists()
 
 
-def test_missing_library_is_told_before_a_folder_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_library_is_reported_before_a_folder_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(MissingExtraError, match=r"pip install 'opilio\[learn\]'"):
         create_crawl(tmp_path / "wrens", settings_for("s1-tree"))
     assert not (tmp_path / "wrens").exists()
 
 
-def test_unknown_learner_in_the_configuration_is_told() -> None:
+def test_unknown_learner_in_the_configuration_is_reported() -> None:
     with pytest.raises(ConfigError, match=r"rank\.learner"):
         settings_for("s1-bayes", learner="oracle")

@@ -74,7 +74,7 @@ def test_same_rows_same_figures() -> None:
 
 
 @pytest.mark.parametrize("relevant", [0, 1, 29, 30])
-def test_one_class_is_told_s1_16(relevant: int) -> None:
+def test_one_class_is_reported_s1_16(relevant: int) -> None:
     material = Watched(30, 3)
     material.labels = np.arange(30) < relevant
     with pytest.raises(UsageError, match=rf"{relevant} relevant, {30 - relevant} irrelevant.*at least 2 of each"):
@@ -111,7 +111,7 @@ def test_what_is_not_defined_is_left_out() -> None:
     assert mean_interval([float("nan")]).folds == 0
 
 
-def test_one_fold_tells_nothing_of_the_others() -> None:
+def test_folds_are_independent() -> None:
     assert mean_interval([0.3, float("nan")]) == MeanInterval(0.3, 0.0, 1.0, 1)
 
 

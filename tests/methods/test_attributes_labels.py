@@ -1,4 +1,4 @@
-"""What a person says of pages retrains S1's learner at once and rescores the queue; the word can be taken back."""
+"""Labels of pages retrain S1's learner at once and rescore the queue; a label can be removed."""
 
 from pathlib import Path
 

@@ -38,24 +38,24 @@ def test_training_goes_on_from_a_file_s1_12(trained: list[RowLearner]) -> None:
     assert len(again.pack_rows()[0]) == len(trained[0].pack_rows()[0]) + 32
 
 
-def test_learner_that_is_not_in_the_file_is_told(trained: list[RowLearner]) -> None:
+def test_learner_that_is_not_in_the_file_is_reported(trained: list[RowLearner]) -> None:
     file = read_models(write_models(trained[:1]), "m.json")
     with pytest.raises(ConfigError, match=r"m.json: has no learner 'tree' \(it has: bayes\)"):
         load_learner(file, "tree", "m.json")
 
 
 @pytest.mark.parametrize("data", [b"", b"{}x", b"[]", b"\xff\xfe", b'{"models": {"tree": {"type": "tree"}}}'])
-def test_what_is_no_model_file_is_told(data: bytes) -> None:
+def test_what_is_no_model_file_is_reported(data: bytes) -> None:
     with pytest.raises(ConfigError, match=r"^m.json: not a model file .*opilio lab train"):
         read_models(data, "m.json")
 
 
-def test_file_of_another_version_is_told() -> None:
+def test_file_of_another_version_is_reported() -> None:
     with pytest.raises(ConfigError, match="another version"):
         read_models(b'{"schema": 2}', "m.json")
 
 
-def test_cut_off_rows_are_told(trained: list[RowLearner]) -> None:
+def test_cut_off_rows_are_reported(trained: list[RowLearner]) -> None:
     file = read_models(write_models(trained), "m.json")
     file.rows = (b"abc", b"")
     with pytest.raises(ConfigError, match="is damaged: rows"):

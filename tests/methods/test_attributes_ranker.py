@@ -110,7 +110,7 @@ def test_snapshot_gives_a_worker_the_same_scores(name: str) -> None:
     worker.restore(one.snapshot())
     page = reading_of(PAGE), verdict_of(0.5), lead_to()
     assert worker.version == one.version and scored_links(worker, *page) == scored_links(one, *page)
-    for learning in (one, worker):  # a resumed crawl goes on
+    for learning in (one, worker):  # a resumed crawl continues
         learning.learn([visited("http://x.example/more", True, b"")] * 8)
     assert worker.snapshot() == one.snapshot()
 

@@ -1,4 +1,4 @@
-"""Whole crawls by S1's strategies on a small synthetic web: the same every time, whoever does the thinking."""
+"""Whole crawls by S1's strategies on a small synthetic web: the same every time, with any number of workers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Training sets as CSV: what is written is read back, and what is wrong is told in one line (S1-13, S1-25)."""
+"""Training sets as CSV: what is written is read back, and errors are reported in one line (S1-13, S1-25)."""
 
 import io
 
@@ -59,7 +59,7 @@ def test_file_of_another_program_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "result"),
     [
         ("", "rows.csv: is empty; its first line must be url,"),
         (HEAD, "rows.csv: has no rows"),
@@ -75,10 +75,10 @@ def test_file_of_another_program_is_read() -> None:
         (f'{HEAD}\n"http://a.example/', "is no CSV file"),
     ],
 )
-def test_bad_rows_are_told_in_one_line(text: str, told: str) -> None:
+def test_bad_rows_are_reported_in_one_line(text: str, result: str) -> None:
     with pytest.raises(UsageError) as caught:
         read_rows(io.StringIO(text), "rows.csv")
-    assert told in str(caught.value)
+    assert result in str(caught.value)
     assert "\n" not in str(caught.value) and caught.value.exit_code == 2
 
 

@@ -28,7 +28,7 @@ LESSONS = "SELECT data FROM lesson WHERE name = 'rank' ORDER BY rowid"
 
 @pytest.fixture(scope="module")
 def crawled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, BatchCommitter, BatchCommitter]:
-    """A collection whose crawl ended without a word, its ledger, and that of a crawl which goes on."""
+    """A collection whose crawl was killed, its committer, and that of the resumed crawl."""
     folder = tmp_path_factory.mktemp("s1") / "c"
     with served(SmallWeb(crowded_web())) as server:
         tree = learning_tree(server, strategy="s1-bayes", frontier={"per_host": 1})
@@ -38,14 +38,14 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, BatchCommit
 def test_rows_of_training_are_those_the_crawl_learnt_by_s1_13(
     crawled: tuple[Path, BatchCommitter, BatchCommitter],
 ) -> None:
-    folder, ledger, _ = crawled
-    ranker = ledger._learning._learners["rank"]
+    folder, committer, _ = crawled
+    ranker = committer._learning._learners["rank"]
     assert isinstance(ranker, AttributesRanker)
-    told = [row for (data,) in rows(folder, LESSONS) for row, *_ in msgspec.msgpack.decode(data)]
+    result = [row for (data,) in rows(folder, LESSONS) for row, *_ in msgspec.msgpack.decode(data)]
     made = load_training_set(folder, Vocabulary(), CachedIdf(background_frequencies().__getitem__))
     again = rows_to_arrays(made.rows(ranker.links.topic.table.top(7)))[0]
-    assert len(told) == len(again) > 20
-    assert again == pytest.approx(unpack_rows(told), abs=1e-6)
+    assert len(result) == len(again) > 20
+    assert again == pytest.approx(unpack_rows(result), abs=1e-6)
     assert (again[:, :4] > 0).sum(axis=0).min() > 0  # each of the four has something to say
 
 

@@ -1,4 +1,4 @@
-"""When a learner is taught during a crawl (S1-12), and that it goes on from a snapshot."""
+"""When a learner is trained during a crawl (S1-12), and that it resumes from a snapshot."""
 
 import numpy as np
 import pytest
@@ -84,7 +84,7 @@ def test_corrected_row_changes_sides_and_is_fitted_at_once() -> None:
     assert sum(map(len, one.learner.pack_rows())) == 40 * 4 * ROW_WIDTH
 
 
-def test_correction_of_a_row_never_told_is_one_more_row() -> None:
+def test_correction_of_an_unknown_row_is_one_more_row() -> None:
     one = teacher()
     rows, _ = some_rows(3)
     one.correct(rows, np.array([True, False, True]))

@@ -67,7 +67,7 @@ def test_idf_and_normalising_by_hand_s1_18_s1_19() -> None:
     assert table.weights["cell"] == pytest.approx(0.5 / 4 * log(4) / largest)
 
 
-def test_attributes_tell_the_two_kinds_apart_s1_21_s1_24(material: CollectionTrainingSet) -> None:
+def test_attributes_separate_the_two_kinds_s1_21_s1_24(material: CollectionTrainingSet) -> None:
     rows = rows_by_url(material)
     for name, other in list(zip(BIRDS, TAXES, strict=True))[1:]:  # the first page was a seed
         assert rows[bird(name)].values > (0.3, 0.3, 0.3, 0.3)
@@ -106,12 +106,12 @@ def test_learners_are_tested_by_host_and_stored(folder: Path) -> None:
     assert [learner.name for learner in trained.learners] == ["bayes", "tree", "neural"]
 
 
-def test_empty_collection_is_told(tmp_path: Path) -> None:
+def test_empty_collection_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no pages to learn from"):
         train(write_collection(tmp_path / "c", []), ("bayes",))
 
 
-def test_collection_of_one_class_is_told(tmp_path: Path) -> None:
+def test_collection_of_one_class_is_reported(tmp_path: Path) -> None:
     folder = write_collection(tmp_path / "c", pages()[:8])
     with pytest.raises(UsageError, match=r"c: too few rows to learn from \(8 relevant, 0 irrelevant\)"):
         train(folder, ("bayes",))
@@ -122,11 +122,11 @@ def test_command_exports_reads_back_and_reports_s1_25_s1_30_s1_31(
 ) -> None:
     rows, model = tmp_path / "rows.csv", tmp_path / "m.json"
     assert command(folder, learner="bayes", export=rows, out=model) == 0
-    told = capsys.readouterr()
-    assert "16 rows, 8 of them relevant (50.0%)" in told.out and "0.233" in told.out  # the paper's precision
-    assert "Relevant means the crawl's own verdict, or the user's label" in told.out
-    assert "Less time and fewer parameters are better" in told.out  # S1-E3
-    assert f"16 rows written to {rows}" in told.err and "--strategy s1-bayes" in told.err
+    result = capsys.readouterr()
+    assert "16 rows, 8 of them relevant (50.0%)" in result.out and "0.233" in result.out  # the paper's precision
+    assert "Relevant means the crawl's own verdict, or the user's label" in result.out
+    assert "Less time and fewer parameters are better" in result.out  # S1-E3
+    assert f"16 rows written to {rows}" in result.err and "--strategy s1-bayes" in result.err
     assert list(read_models(model.read_bytes(), "m.json").models) == ["bayes"]
     with rows.open(encoding="utf-8", newline="") as lines:
         assert len(read_rows(lines, "rows.csv")) == 16
@@ -142,34 +142,34 @@ def test_command_reads_rows_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixt
     assert facts["paper_precision"] == {"bayes": 0.23325, "tree": 0.30388, "neural": 0.50125}
     assert facts["rows"] == 30 and facts["model"] == "" and facts["results"]["tree"]["parameters"] > 0
     assert command(rows) == 0
-    told = capsys.readouterr().out
-    assert "attributes as given" in told and "the crawl's own verdict" not in told
+    result = capsys.readouterr().out
+    assert "attributes as given" in result and "the crawl's own verdict" not in result
 
 
-def test_rows_that_a_learner_does_not_keep_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_that_a_learner_does_not_keep_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = [
         f"http://{at % 9}.example/{at},0.{at % 9},0,0,0,,{'yes' if at % 9 else 'no'}"
         for at in range(MAX_TRAINING_ROWS + 9)
     ]
     (tmp_path / "rows.csv").write_text("\n".join((HEAD, *lines)), encoding="utf-8")
     assert command(tmp_path / "rows.csv", learner="bayes") == 0
-    told = capsys.readouterr().out
-    assert "5,009 rows" in told and "A learner learns from 5,000 of them" in told
+    result = capsys.readouterr().out
+    assert "5,009 rows" in result and "A learner learns from 5,000 of them" in result
     assert command(tmp_path / "rows.csv", learner="bayes", json=True) == 0
     facts = json.loads(capsys.readouterr().out)
     assert (facts["rows"], facts["kept_rows"]) == (MAX_TRAINING_ROWS + 9, MAX_TRAINING_ROWS)
 
 
 def test_order_that_one_fold_shows_is_not_called_sure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Only the first host has pages of both kinds: there the order is right, elsewhere there is none."""
+    """Only the first host has pages of both kinds: there the order is right, elsewhere no order is possible."""
     both = [f"http://a.example/{at},{at % 2},{at % 2},0,0,,{'yes' if at % 2 else 'no'}" for at in range(10)]
     rest = [f"http://{at}.example/,{at % 2},{at % 2},0,0,,{'yes' if at % 2 else 'no'}" for at in range(4)]
     head = HEAD.replace("url,url_", '"url",url_')  # some programs quote it, behind the mark of an editor
     (tmp_path / "rows.csv").write_text("\n".join((head, *both, *rest)), encoding="utf-8-sig")
     assert command(tmp_path / "rows.csv") == 0
-    told = capsys.readouterr().out
-    assert "1.000 (1 fold)" in told
-    assert "No learner orders these links surely better than chance" in told
+    result = capsys.readouterr().out
+    assert "1.000 (1 fold)" in result
+    assert "No learner orders these links surely better than chance" in result
 
 
 def test_learners_go_into_the_collection_and_may_be_made_again(folder: Path) -> None:
@@ -180,7 +180,7 @@ def test_learners_go_into_the_collection_and_may_be_made_again(folder: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "result"),
     [
         ("", "is empty"),
         ("url,relevant\nx,yes\n", "has no column 'url_relevancy'"),
@@ -189,15 +189,15 @@ def test_learners_go_into_the_collection_and_may_be_made_again(folder: Path) -> 
         (f"{HEAD}\n" + "x,0,0,0,0,,yes\n" * 3, "too few rows to learn from (3 relevant, 0 irrelevant)"),
     ],
 )
-def test_bad_rows_end_with_one_line_and_code_2(tmp_path: Path, text: str, told: str) -> None:
+def test_bad_rows_end_with_one_line_and_code_2(tmp_path: Path, text: str, result: str) -> None:
     path = tmp_path / "rows.csv"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UsageError) as caught:
         train(path, ("bayes",))
-    assert told in str(caught.value) and "\n" not in str(caught.value) and caught.value.exit_code == 2
+    assert result in str(caught.value) and "\n" not in str(caught.value) and caught.value.exit_code == 2
 
 
-def test_usage_errors_are_told_before_any_work(tmp_path: Path) -> None:
+def test_usage_errors_are_reported_before_any_work(tmp_path: Path) -> None:
     there = tmp_path / "there"
     there.touch()
     with pytest.raises(UsageError, match="new: the same file as --out"):
@@ -213,6 +213,6 @@ def test_usage_errors_are_told_before_any_work(tmp_path: Path) -> None:
             command(there, **{option: there / "x"})  # type: ignore[arg-type]
 
 
-def test_name_that_no_file_can_have_is_told(folder: Path, tmp_path: Path) -> None:
+def test_name_that_no_file_can_have_is_reported(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"--export .*: can't be written: File name too long"):
         command(folder, learner="bayes", export=tmp_path / ("x" * 253))

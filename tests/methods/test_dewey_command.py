@@ -1,4 +1,4 @@
-"""`opilio topic dewey` and `topic build --dewey` as a person runs them (S2-02, S2-19, S2-23, S2-25)."""
+"""`opilio topic dewey` and `topic build --dewey` (S2-02, S2-19, S2-23, S2-25)."""
 
 import json
 import re
@@ -22,7 +22,7 @@ from opilio.parse.html import HtmlParser
 WRENS = "The wren is a small bird; wrens and other songbirds build nests. Clothing."
 
 
-def told(place: Path, *arguments: object) -> dict[str, Any]:
+def result(place: Path, *arguments: object) -> dict[str, Any]:
     done = opilio("topic", "dewey", *arguments, "--json", cwd=place)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
@@ -39,7 +39,7 @@ def test_text_is_shown_with_dots_galaxy_and_classes_s2_19(tmp_path: Path) -> Non
 
 
 def test_json_has_every_dot_of_a_word_with_several_numbers_s2_25(tmp_path: Path) -> None:
-    found = told(tmp_path, "clothing clothing")
+    found = result(tmp_path, "clothing clothing")
     dots = [(dot["word"], dot["number"], dot["count"]) for dot in found["dots"]]
     assert dots == [("clothing", "155.95", 2), ("clothing", "391", 2), ("clothing", "746.92", 2)]
 
@@ -47,7 +47,7 @@ def test_json_has_every_dot_of_a_word_with_several_numbers_s2_25(tmp_path: Path)
 def test_page_is_fetched_and_its_links_have_classes(tmp_path: Path) -> None:
     url = "http://birds.example/wren"
     with served(SmallWeb({url: page(WRENS, ["http://birds.example/trombone"])})) as server:
-        found = told(tmp_path, url, "--proxy", server.proxy, "--allow-private")
+        found = result(tmp_path, url, "--proxy", server.proxy, "--allow-private")
         lost = opilio("topic", "dewey", url + "s", "--proxy", server.proxy, "--allow-private", cwd=tmp_path)
     assert found["galaxy"][:3] == "598"
     assert found["links"] == [{"anchor": "trombone", "url": "http://birds.example/trombone", "galaxy": "788"}]
@@ -96,7 +96,9 @@ def test_figure_of_no_dots_says_so_and_bad_names_are_refused(tmp_path: Path) -> 
         (("wren", "--lexicon", "mine.txt"), "mine.txt, line 1: '59' is not a class number"),
     ],
 )
-def test_what_can_not_be_used_is_told_in_one_line(tmp_path: Path, arguments: tuple[str, ...], complaint: str) -> None:
+def test_what_can_not_be_used_is_reported_in_one_line(
+    tmp_path: Path, arguments: tuple[str, ...], complaint: str
+) -> None:
     (tmp_path / "mine.txt").write_text("59 | Animals | wren\n")
     done = opilio("topic", "dewey", *arguments, cwd=tmp_path)
     assert done.returncode == 2
@@ -105,7 +107,7 @@ def test_what_can_not_be_used_is_told_in_one_line(tmp_path: Path, arguments: tup
 
 def test_lexicon_of_another_scheme_is_used_s2_04(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("59 | Animals | wren\n78 | Music | wren; song\n")
-    found = told(tmp_path, "wren song", "--lexicon", "mine.txt", "--lexicon-use", "other-scheme")
+    found = result(tmp_path, "wren song", "--lexicon", "mine.txt", "--lexicon-use", "other-scheme")
     assert found["galaxy"] == "78"
 
 
@@ -126,7 +128,7 @@ def test_class_is_three_digits_and_decimals_or_a_beginning(tmp_path: Path, wrong
     assert not (tmp_path / "b.toml").exists()
 
 
-def test_crawl_is_told_a_topic_as_classes_and_keeps_to_them(tmp_path: Path) -> None:
+def test_crawl_follows_a_topic_given_as_classes(tmp_path: Path) -> None:
     site = "http://birds.example/"
     with served(SmallWeb({site: page(WRENS), "http://birds.example/robots.txt": page("")})) as server:
         crawl = ["crawl", "--seed", site, "--proxy", server.proxy, "--workers", "0", "--quiet"]
@@ -140,7 +142,7 @@ def test_crawl_is_told_a_topic_as_classes_and_keeps_to_them(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("given", ["topic.dewey=598", "topic=598", 'topic.dewey=["59x"]', "topic.dewey=[598]"])
-def test_classes_that_are_none_are_told_in_one_line(tmp_path: Path, given: str) -> None:
+def test_classes_that_are_invalid_are_reported_in_one_line(tmp_path: Path, given: str) -> None:
     done = opilio("crawl", "--seed", "http://birds.example/", "--set", given, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     assert "topic" in one_line(done)

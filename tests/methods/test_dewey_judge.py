@@ -93,7 +93,7 @@ def test_judge_without_classes_or_with_a_wrong_threshold_is_refused() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["59x", "", "5,9", "777.1"])
-def test_class_that_is_none_is_refused_by_name(wrong: str) -> None:
+def test_class_that_is_invalid_is_refused_by_name(wrong: str) -> None:
     with pytest.raises(TopicError, match=rf'topic\.dewey "{wrong}"'):
         check_classes([wrong], LEXICON)
 
@@ -119,7 +119,7 @@ def test_beginning_of_a_number_lends_the_terms_of_all_below_it() -> None:
     ("sentence", "expected"),
     [("birds and their nests", "598"), ("astronomy: planets, stars, comets, galaxies and telescopes", "52")],
 )
-def test_topic_told_in_words_has_the_classes_they_speak_of(sentence: str, expected: str) -> None:
+def test_topic_given_in_words_has_their_classes(sentence: str, expected: str) -> None:
     assert build_topic(settings(name=sentence)).dewey[0] == expected
 
 
@@ -144,7 +144,7 @@ def test_own_lexicon_comes_on_top_or_instead_or_in_another_scheme_s2_04(tmp_path
     assert (other.name, list(other.keywords)) == ("Animals", ["buzzard"])
 
 
-def test_lexicon_that_is_not_there_is_told_before_a_folder_is_made(tmp_path: Path) -> None:
+def test_lexicon_that_is_not_there_is_reported_before_a_folder_is_made(tmp_path: Path) -> None:
     with pytest.raises(TopicError, match=r"topic\.lexicon_file .*none\.txt"):
         build_topic(settings(name="birds", lexicon_file=str(tmp_path / "none.txt")))
 

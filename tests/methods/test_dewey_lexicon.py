@@ -1,4 +1,4 @@
-"""The lexicon: ours is whole, and a person's own is checked (S2-04, S2-18, S2-25, S2-34, S2-E11)."""
+"""The lexicon: the shipped one is complete, and a user's own is checked (S2-04, S2-18, S2-25, S2-34, S2-E11)."""
 
 from pathlib import Path
 

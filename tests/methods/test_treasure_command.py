@@ -1,4 +1,4 @@
-"""`opilio lab tgraph build` and `show` as a person runs them, on a collection, and what they refuse."""
+"""`opilio lab tgraph build` and `show` on a collection, and what they refuse."""
 
 import json
 from collections.abc import Iterator
@@ -43,8 +43,12 @@ def test_graph_is_built_from_a_collection_and_shown(collection: Path, tmp_path: 
         cwd=tmp_path,
     )
     assert built.returncode == 0, built.stderr
-    told = json.loads(built.stdout)
-    assert (told["levels"], told["pages"], told["missing"]) == ([1, 2, 1, 1], 5, [])  # trains are three links away
+    result = json.loads(built.stdout)
+    assert (result["levels"], result["pages"], result["missing"]) == (
+        [1, 2, 1, 1],
+        5,
+        [],
+    )  # trains are three links away
     shown = opilio("lab", "tgraph", "show", graph, "--svg", picture)
     assert "level 1: 2 nodes of 2 pages" in shown.stdout
     assert "List of birds" in shown.stdout
@@ -53,8 +57,8 @@ def test_graph_is_built_from_a_collection_and_shown(collection: Path, tmp_path: 
 
 def test_graph_is_built_top_down_from_a_portal_s2_27(collection: Path, tmp_path: Path) -> None:
     options = ("--target", f"{SITE}wren.html", "--portal", SITE, "--links", collection, "--json")
-    told = json.loads(opilio("lab", "tgraph", "build", *options, "--depth", "2", cwd=tmp_path).stdout)
-    assert told["levels"] == [1, 1, 1]
+    result = json.loads(opilio("lab", "tgraph", "build", *options, "--depth", "2", cwd=tmp_path).stdout)
+    assert result["levels"] == [1, 1, 1]
 
 
 @pytest.fixture

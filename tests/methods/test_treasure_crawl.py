@@ -45,8 +45,8 @@ def tree_for(server: Any, **more: Any) -> dict[str, Any]:
     return settings_for(server, [HUB], **{**settings, **more})
 
 
-def ranker_of(ledger: Any) -> TreasureRanker:
-    made = ledger._learning._learners["rank"]
+def ranker_of(committer: Any) -> TreasureRanker:
+    made = committer._learning._learners["rank"]
     assert isinstance(made, TreasureRanker)
     return made
 
@@ -64,10 +64,10 @@ def test_crawl_records_answers_priorities_and_the_watchdog_s2_10_s2_16_s2_14(tmp
     assert rows(tmp_path / "c", "SELECT status FROM answer WHERE key = ?", url_key(GONE)) == [(503,)]
     off_topic = links_of(tmp_path / "c", "http://trains.example/")
     assert max(off_topic.values()) == pytest.approx(0.01)
-    told = [json.loads(data) for data in events(tmp_path / "c", "GraphChanged")]
-    assert [update["version"] for update in told] == list(range(1, len(told) + 1))
+    result = [json.loads(data) for data in events(tmp_path / "c", "GraphChanged")]
+    assert [update["version"] for update in result] == list(range(1, len(result) + 1))
     graph, version = load_collection_graph(tmp_path / "c")
-    assert (version, len(graph)) == (told[-1]["version"], told[-1]["nodes"])
+    assert (version, len(graph)) == (result[-1]["version"], result[-1]["nodes"])
     check_graph(graph, "grown while crawling")
     assert "level 0" in opilio("lab", "tgraph", "show", tmp_path / "c").stdout
 
@@ -99,14 +99,14 @@ def test_graph_on_disk_is_the_one_in_memory_when_a_crawl_ends_without_a_word(tmp
     assert again.snapshot() == before.snapshot()
 
 
-def test_killed_crawl_tells_every_change_once(tmp_path: Path) -> None:
+def test_killed_crawl_reports_every_change_once(tmp_path: Path) -> None:
     with served(SmallWeb(mixed_web())) as server:
         for after in (20, 20):
             crawl_and_stop_dead(tmp_path / "c", tree_for(server), after)
         crawl(tmp_path / "c", tree_for(server))
-    told = [json.loads(data)["version"] for data in events(tmp_path / "c", "GraphChanged")]
-    assert told == list(range(1, len(told) + 1))
-    assert len(told) > 1
+    result = [json.loads(data)["version"] for data in events(tmp_path / "c", "GraphChanged")]
+    assert result == list(range(1, len(result) + 1))
+    assert len(result) > 1
 
 
 def test_workers_know_the_graph(tmp_path: Path) -> None:
@@ -131,8 +131,8 @@ def test_target_that_did_not_change_keeps_its_heading(tmp_path: Path) -> None:
     web[wren] = RecordedResponse(200, (HTML,), b"<title>Wren - a site</title>" + said % b"The wren")
     with served(SmallWeb(web)) as server:
         crawl(tmp_path / "c", tree_for(server, rank={"graph": str(tmp_path / "g.json"), "watchdog": 1}))
-    told = [json.loads(data)["refreshed"] for data in events(tmp_path / "c", "GraphChanged")]
-    assert told == [0, 0]
+    result = [json.loads(data)["refreshed"] for data in events(tmp_path / "c", "GraphChanged")]
+    assert result == [0, 0]
     assert {n.url: n.mh for n in load_collection_graph(tmp_path / "c")[0].at_level(0)} == {
         HUB: "All birds",
         wren: "The wren",

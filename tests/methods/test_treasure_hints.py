@@ -43,7 +43,7 @@ def hints(graph: TGraph | None = None) -> GraphHints:
 PAGE = reading_of("wren [sings](http://a.example/)\nhedge [grows](http://b.example/)\ntrains [run](http://c.example/)")
 
 
-def test_links_are_told_apart_by_the_graph() -> None:
+def test_links_are_distinguished_by_the_graph() -> None:
     made = hints(GRAPH)
     near, far, none = made.tgraph(PAGE)
     assert near == 1.0
@@ -86,7 +86,7 @@ def test_crawl_goes_on_without_them_when_only_the_run_before_had_them(tmp_path: 
             assert reason == f"page limit reached ({pages} pages)"
 
 
-def test_graph_that_nobody_looks_at_is_refused(tmp_path: Path) -> None:
+def test_graph_without_a_reader_is_refused(tmp_path: Path) -> None:
     done = opilio("crawl", TOPIC, "--seed", HUB, "--into", "c", "--set", "rank.graph=g.json", cwd=tmp_path)
     assert done.returncode == 2
     assert "rank.hints=true" in one_line(done)

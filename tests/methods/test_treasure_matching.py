@@ -195,7 +195,7 @@ def test_fitted_weights_lie_on_the_simplex_s2_f8(rows: list[Any]) -> None:
     assert all(0.0 <= w <= 1.0 for w in weights)
 
 
-def test_fitted_weights_find_the_part_that_tells_s2_f8() -> None:
+def test_fitted_weights_find_the_useful_part_s2_f8() -> None:
     rng = np.random.default_rng(1)
     values = rng.random((400, 4))
     paid = values[:, 3] > 0.5

@@ -64,7 +64,7 @@ def test_nodes_are_credited_and_misleading_ones_dropped_or_silenced() -> None:
     bad = [met(i, on_topic=False, node=name) for name in ("bad", "bad2") for i in range(100, 110)]
     dog.learn([*bad, *good])
     assert dog.graph.nodes["good"].dic.hits == 10
-    assert "bad" not in dog.graph.nodes  # nobody's step: it goes
+    assert "bad" not in dog.graph.nodes  # a step without a node: it is removed
     assert dog.graph.nodes["bad2"].dic.silent  # a step of another: it stays, unheard
     assert (dog.updates[0].silenced, dog.updates[0].dropped) == (1, 1)
     check_graph(dog.graph, "pruned")

@@ -227,7 +227,7 @@ def test_binary_body_sent_as_html_is_refused(parser: Parser) -> None:
         parser.parse(answer(b"PK\x03\x04 ..."))
 
 
-def test_address_that_is_none_is_refused(parser: Parser) -> None:
+def test_address_that_is_invalid_is_refused(parser: Parser) -> None:
     with pytest.raises(ParseError, match="url"):
         parser.parse(answer("x", url="ftp://example.org/"))
 

@@ -42,7 +42,7 @@ def test_demo_leaves_a_sound_collection(shown: tuple[str, Path], strategy: str) 
     assert verify(folder) == []
 
 
-def test_demo_touches_no_folder_of_somebody_else(tmp_path: Path) -> None:
+def test_demo_touches_no_foreign_folder(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine", encoding="utf-8")
     with pytest.raises(UsageError, match="was not made by the demo"):
         demo(into=tmp_path)

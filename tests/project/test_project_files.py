@@ -18,7 +18,7 @@ BINARY = {".npz", ".gz", ".png", ".svg", ".woff2"}
 def _tracked() -> list[Path]:
     if not (ROOT / ".git").exists():
         pytest.skip("not a git checkout")
-    command = ["git", "-c", "safe.directory=*", "ls-files", "-z"]  # also where somebody else checked it out
+    command = ["git", "-c", "safe.directory=*", "ls-files", "-z"]  # also where another user checked it out
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True).stdout
     return [ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_file()]
 

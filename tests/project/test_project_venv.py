@@ -42,7 +42,7 @@ def test_package_is_installed_when_root_has_debians_python(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("home", "user"), [("/usr", 1000), ("/opt/python", 0), ("/opt/python", 1000)])
-def test_system_is_left_alone_and_the_way_out_told(tmp_path: Path, home: str, user: int) -> None:
-    code, told, calls = _run(tmp_path, home, user)
+def test_system_is_left_alone_and_the_way_out_reported(tmp_path: Path, home: str, user: int) -> None:
+    code, result, calls = _run(tmp_path, home, user)
     assert (code, calls) == (2, "")
-    assert "sudo apt-get install python3.11-venv" in told or "PYTHON=/usr/bin/python3" in told
+    assert "sudo apt-get install python3.11-venv" in result or "PYTHON=/usr/bin/python3" in result

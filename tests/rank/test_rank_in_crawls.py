@@ -42,7 +42,7 @@ def test_inheritance_fades_from_page_to_page_in_shark(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["shark", "fish"])
-def test_path_ends_after_so_many_irrelevant_pages(tmp_path: Path, strategy: str) -> None:
+def test_path_ends_after_a_run_of_irrelevant_pages(tmp_path: Path, strategy: str) -> None:
     crawled(tmp_path / "c", strategy, rank={"depth": 2})
     assert states(tmp_path / "c").keys() == {"0", "1", "2", "3"}
 

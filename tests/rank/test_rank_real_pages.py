@@ -33,7 +33,7 @@ def crawl_step(body: bytes) -> tuple[Verdict, dict[str, ScoredLink]]:
     return verdict, {r.link.url.removeprefix("http://birds.example/"): r for r in ranked}
 
 
-def test_page_on_topic_is_told_from_another() -> None:
+def test_page_on_topic_is_distinguished_from_another() -> None:
     (on, _), (off, _) = crawl_step(BIRDS), crawl_step(TAXES)
     assert on.relevant and not off.relevant
     assert {"wren", "nest"} <= {r.name for r in on.reasons}

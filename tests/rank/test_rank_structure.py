@@ -54,7 +54,7 @@ def test_hub_links_to_relevant_pages_of_other_hosts() -> None:
     assert value(made, made.best_parent_strength(hubs, top=1), 99) == 0.0
 
 
-def test_links_within_a_host_make_no_hub_unless_told() -> None:
+def test_links_within_a_host_make_no_hub_unless_enabled() -> None:
     made = structure({1: ("a", 1.0, [2, 3]), 2: ("a", 1.0, []), 3: ("a", 1.0, [])})
     assert made.hubs().max() == 0.0
     assert value(made, made.hubs(same_host=True), 1) == 1.0

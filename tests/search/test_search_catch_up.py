@@ -40,7 +40,7 @@ def test_index_takes_in_what_is_new_when_the_collection_grows(tmp_path: Path) ->
     assert urls(folder, "bird") == ["/0", "/1", "/2", "/3", "/4"]
 
 
-def test_index_takes_in_a_part_when_told_how_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_index_takes_in_a_part_with_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexer, "BATCH_ANSWERS", 2)
     folder = store(tmp_path / "c", birds(0, 5))
     assert (update_index(folder, limit=2).waiting, len(urls(folder))) == (3, 2)
@@ -76,7 +76,7 @@ def test_page_leaves_the_index_when_it_may_not_be_found_any_more(tmp_path: Path,
     assert urls(folder) == ["/0"]
 
 
-def test_verdict_of_a_person_is_found_when_it_was_taken_up(tmp_path: Path) -> None:
+def test_verdict_of_a_user_is_found_when_it_was_taken_up(tmp_path: Path) -> None:
     folder = store(tmp_path / "c", birds(0, 2))
     update_index(folder)
     judge(folder, f"{A}/1", relevant=False)
@@ -235,7 +235,7 @@ def test_index_is_made_again_when_the_engine_has_forgotten_it(tmp_path: Path) ->
     assert urls(folder) == ["/0", "/1", "/2"]
 
 
-def test_index_without_a_file_that_only_searches_need_is_told(tmp_path: Path) -> None:
+def test_index_without_a_file_that_only_searches_need_is_reported(tmp_path: Path) -> None:
     folder = store(tmp_path / "c", birds(0, 3))
     update_index(folder)
     (path,) = (folder / "index" / "terms").glob("*.pos")
@@ -244,7 +244,7 @@ def test_index_without_a_file_that_only_searches_need_is_told(tmp_path: Path) ->
         urls(folder, "bird")
 
 
-def test_index_that_can_not_be_written_is_told(tmp_path: Path) -> None:
+def test_index_that_can_not_be_written_is_reported(tmp_path: Path) -> None:
     """No space, or the folder is gone: one line, and no error of the engine."""
     folder = store(tmp_path / "c", [Sheet(url="http://a.example/", title="Wren", text="wren")])
     with index_write_lock(folder), pytest.raises(CollectionError, match="the index can't be written"):

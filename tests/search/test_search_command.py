@@ -1,4 +1,4 @@
-"""`opilio search` and `opilio index`, as a person runs them."""
+"""`opilio search` and `opilio maintain reindex`."""
 
 import json
 from pathlib import Path
@@ -26,23 +26,23 @@ def test_search_prints_hits_to_stdout_and_counts_to_stderr(folder: Path) -> None
     assert "1–1 of 1 page (" in done.stderr
 
 
-def test_search_tells_how_many_pages_of_hits_there_are(folder: Path) -> None:
+def test_search_reports_how_many_pages_of_hits_there_are(folder: Path) -> None:
     done = opilio("search", folder, "bird", "--page", 99)
     assert (done.returncode, done.stdout) == (0, "")
     assert "no page 99 of results: --page goes up to 1" in done.stderr
 
 
-def test_search_tells_of_a_filter_that_no_page_meets(folder: Path) -> None:
+def test_search_reports_a_filter_that_no_page_meets(folder: Path) -> None:
     assert 'No page has the genre "nwes".\n' in opilio("search", folder, "bird", "--genre", "nwes").stderr
-    told = opilio("search", folder, "bird host:c.example").stderr
-    assert 'No page has the host "c.example". There are: a.example, b.example.\n' in told
+    result = opilio("search", folder, "bird host:c.example").stderr
+    assert 'No page has the host "c.example". There are: a.example, b.example.\n' in result
 
 
 def test_search_prints_one_object_when_asked_for_json(folder: Path) -> None:
     done = opilio("search", folder, "bird", "--host", "b.example", "--json")
-    told = json.loads(done.stdout)
-    assert (told["schema"], told["total"], told["hits"][0]["url"]) == (1, 1, "http://b.example/robin")
-    assert {"text": "bird", "marked": True} in told["hits"][0]["snippet"]
+    result = json.loads(done.stdout)
+    assert (result["schema"], result["total"], result["hits"][0]["url"]) == (1, 1, "http://b.example/robin")
+    assert {"text": "bird", "marked": True} in result["hits"][0]["snippet"]
 
 
 def test_search_suggests_a_better_spelling(folder: Path) -> None:
@@ -50,7 +50,7 @@ def test_search_suggests_a_better_spelling(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "result"),
     [
         (["wren"], "give a collection and then the query"),
         (["nowhere", "wren"], "is no collection"),
@@ -61,10 +61,10 @@ def test_search_suggests_a_better_spelling(folder: Path) -> None:
         (["BIRDS", "wren", "--band", "hihg"], "is unknown; known: very high, high, medium, low, very low"),
     ],
 )
-def test_search_explains_what_is_wrong_in_one_line(folder: Path, arguments: list[str], told: str) -> None:
+def test_search_explains_what_is_wrong_in_one_line(folder: Path, arguments: list[str], result: str) -> None:
     done = opilio("search", *[folder if word == "BIRDS" else word for word in arguments])
     assert done.returncode in (1, 2)
-    assert told in one_line(done)
+    assert result in one_line(done)
 
 
 def test_index_is_made_again_and_asked_for_subtopics_and_similar_pages(folder: Path) -> None:

@@ -44,7 +44,7 @@ def test_hostile_pages_are_found_and_shown_harmlessly(searcher: Searcher) -> Non
         assert len(shown(hit)) < MAX_TITLE_LENGTH + 400
         assert not set(shown(hit)) & {"\u202e", "\u202d", "\u2066", "\x00", "\x1b", "\ud800"}
         shown(hit).encode()
-    assert SCRIPT in shown(hits["script"])  # text is text: whoever shows it escapes it
+    assert SCRIPT in shown(hits["script"])  # text is text: the display escapes it
 
 
 def test_document_of_any_text_and_time_is_made() -> None:
@@ -112,7 +112,7 @@ def test_page_that_can_not_be_is_explained(searcher: Searcher, arguments: dict[s
 @pytest.mark.parametrize(
     "filters", [SearchFilters(after="soon"), SearchFilters(before="2026-13-01"), SearchFilters(at=float("nan"))]
 )
-def test_date_that_is_none_is_explained(searcher: Searcher, filters: SearchFilters) -> None:
+def test_date_that_is_invalid_is_explained(searcher: Searcher, filters: SearchFilters) -> None:
     with pytest.raises(QueryError, match="is no"):
         searcher.search("wren", filters)
 

@@ -33,7 +33,7 @@ def test_index_follows_while_a_collection_is_served(tmp_path: Path) -> None:
     assert not writer.alive
 
 
-def test_process_ends_when_told_to_once_nothing_is_left_to_do(tmp_path: Path) -> None:
+def test_process_ends_on_request_once_nothing_is_left_to_do(tmp_path: Path) -> None:
     folder = store(tmp_path / "c", pages(0, 3))
     writer = BackgroundIndexer([folder], until_quiet=True)
     writer.start()
@@ -43,7 +43,7 @@ def test_process_ends_when_told_to_once_nothing_is_left_to_do(tmp_path: Path) ->
 
 
 def waits(used: Iterator[float], rests: int, crawling: Callable[[float], bool] = lambda _: True) -> list[float]:
-    """How long each of so many rests was, where the process says it used so much; `crawling` is told the time."""
+    """The length of each pause, for a process that reports this CPU use; `crawling` gets the time."""
     took: list[float] = []
 
     def wait(seconds: float) -> bool:
@@ -57,7 +57,7 @@ def waits(used: Iterator[float], rests: int, crawling: Callable[[float], bool] =
     return took
 
 
-def test_process_uses_its_share_of_a_core_while_somebody_crawls() -> None:
+def test_process_uses_its_share_of_a_core_during_a_crawl() -> None:
     rested = waits(iter([0.5, 0.52, 0.52, 1.0]), 4)
     assert rested == [
         pytest.approx(0.5 / CPU_SHARE),

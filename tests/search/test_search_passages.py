@@ -48,8 +48,8 @@ def test_command_prints_passages_and_citations(folder: Path) -> None:
     assert "round nest of moss" in done.stdout
     assert "http://a.example/wren (retrieved " in done.stdout
     assert "1 passage (" in done.stderr
-    told = json.loads(command("search", folder, "wren nest", "--passages", "--json").stdout)
-    assert {"text", "highlights", "url", "title", "citation", "score"} <= set(told["passages"][0])
+    result = json.loads(command("search", folder, "wren nest", "--passages", "--json").stdout)
+    assert {"text", "highlights", "url", "title", "citation", "score"} <= set(result["passages"][0])
 
 
 @pytest.mark.parametrize(

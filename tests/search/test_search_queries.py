@@ -1,4 +1,4 @@
-"""Searching a collection: what a person asks, and what comes back."""
+"""Searching a collection: queries and their results."""
 
 import re
 from pathlib import Path
@@ -79,7 +79,7 @@ def test_query_finds_pages(searcher: Searcher, query: str, pages: set[str]) -> N
     [
         ("url:b12.html", ["Wren_(b12).html"]),  # cut as addresses are
         ("b12", ["Wren_(b12).html"]),
-        ("HTTP://A.example:80/Wren_(b12).html#song", ["Wren_(b12).html"]),  # as a person copies it
+        ("HTTP://A.example:80/Wren_(b12).html#song", ["Wren_(b12).html"]),  # as a user copies it
         (f"{A}/wren", ["wren", "letter", "Wren_(b12).html"]),  # itself, then who writes it or begins so
     ],
 )
@@ -95,7 +95,7 @@ def test_page_is_found_by_its_address(tmp_path: Path, query: str, pages: list[st
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "result"),
     [
         ('"wren', "unclosed quote"),
         ("(wren", 'add ")"'),
@@ -111,8 +111,8 @@ def test_page_is_found_by_its_address(tmp_path: Path, query: str, pages: list[st
         ("(" * 30 + "a" + ")" * 30, "nested"),
     ],
 )
-def test_query_is_explained_when_it_is_wrong(searcher: Searcher, query: str, told: str) -> None:
-    with pytest.raises(QueryError, match=re.escape(told)):
+def test_query_is_explained_when_it_is_wrong(searcher: Searcher, query: str, result: str) -> None:
+    with pytest.raises(QueryError, match=re.escape(result)):
         searcher.search(query)
 
 
@@ -150,7 +150,7 @@ def test_word_is_found_however_its_letters_are_encoded(tmp_path: Path, query: st
     assert sorted(found(searcher.search(query))) == ["apart", "joined"]
 
 
-def test_facet_tells_a_chosen_value_that_nothing_has(searcher: Searcher) -> None:
+def test_facet_reports_a_chosen_value_that_nothing_has(searcher: Searcher) -> None:
     (hosts,) = [f.values for f in searcher.search("", SearchFilters(hosts=("c.example",))).facets if f.name == "hosts"]
     assert hosts[-1] == FacetValue("c.example", 0, chosen=True)
     assert len(hosts) == 3
@@ -226,7 +226,7 @@ def test_collections_are_searched_as_one(tmp_path: Path) -> None:
     assert {hit.collections for hit in both.search("wren", SearchFilters(collections=("two",))).hits} == {("two",)}
 
 
-def test_collections_whose_folders_have_the_same_name_are_told_apart(tmp_path: Path) -> None:
+def test_collections_whose_folders_have_the_same_name_are_distinguished(tmp_path: Path) -> None:
     folders = [store(tmp_path / place / "birds", [page]) for place, page in zip("xy", PAGES, strict=False)]
     for searcher, names in (
         (Searcher(folders), [str(folder) for folder in folders]),

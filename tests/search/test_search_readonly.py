@@ -1,4 +1,4 @@
-"""A collection in a folder that can't be written (somebody else's, a disc, a snapshot) is searched and served."""
+"""A collection in a folder that can't be written (another user's, a disc, a snapshot) is searched and served."""
 
 import json
 import os
@@ -56,7 +56,7 @@ def test_index_is_searched_where_it_can_not_be_written(folder: Path) -> None:
     assert sorted(folder.rglob("*")) == before
 
 
-def test_search_tells_of_pages_that_can_not_be_taken_in(folder: Path) -> None:
+def test_search_reports_pages_that_can_not_be_taken_in(folder: Path) -> None:
     opilio("search", folder, "wren")
     store(folder, [ROBIN])
     lock(folder)
@@ -72,7 +72,7 @@ def test_search_says_in_one_line_that_no_index_can_be_made(folder: Path) -> None
     assert "has no usable index, and its folder" in one_line(done)
 
 
-def test_pages_search_what_can_be_searched_and_tell_of_the_rest(folder: Path, tmp_path: Path) -> None:
+def test_pages_search_what_can_be_searched_and_report_the_rest(folder: Path, tmp_path: Path) -> None:
     opilio("search", folder, "wren")
     bare = crawled(tmp_path / "bare")
     lock(folder)
@@ -94,14 +94,14 @@ def test_pages_search_what_can_be_searched_and_tell_of_the_rest(folder: Path, tm
     assert (detail.status, detail.data["similar"]) == (200, [])
 
 
-def test_whoever_may_read_the_collection_may_read_all_of_its_index(folder: Path) -> None:
+def test_readers_of_the_collection_may_read_all_of_its_index(folder: Path) -> None:
     """The engine writes some of its files for its own user only."""
     opilio("search", folder, "wren")
     expected = stat.S_IMODE((folder / "crawl.db").stat().st_mode)
     assert {stat.S_IMODE(p.stat().st_mode) for p in (folder / "index").rglob("*") if p.is_file()} == {expected}
 
 
-def test_label_says_in_one_line_that_nobody_may_write_here(tmp_path: Path) -> None:
+def test_label_reports_a_read_only_collection_in_one_line(tmp_path: Path) -> None:
     folder = crawled(tmp_path / "birds")
     lock(folder)
     done = asked("label", folder, "http://h0.example/0.html", "--relevant")

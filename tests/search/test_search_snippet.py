@@ -43,19 +43,19 @@ def test_words_are_marked_where_they_match(text: str, query: str, language: str,
 
 def test_piece_with_the_most_different_words_is_shown() -> None:
     text = "wren " * 20 + "filler " * 200 + "here a wren has a song " + "filler " * 200
-    told = shown(text, "wren song")
-    assert "[wren] has a [song]" in told
-    assert told.startswith("… ")
-    assert told.endswith(" …")
+    result = shown(text, "wren song")
+    assert "[wren] has a [song]" in result
+    assert result.startswith("… ")
+    assert result.endswith(" …")
 
 
 @settings(deadline=None)
 @given(text=st.text(max_size=2_000), query=st.text(alphabet="abcé東 ", min_size=1, max_size=10))
 def test_snippet_is_a_piece_of_the_text(text: str, query: str) -> None:
     pieces = build_snippet(text, marker(query))
-    told = "".join(piece.text for piece in pieces).removeprefix("… ").removesuffix(" …")
-    assert len(told) <= SNIPPET_LENGTH
-    assert "".join(told.split()) in "".join(text.split())
+    result = "".join(piece.text for piece in pieces).removeprefix("… ").removesuffix(" …")
+    assert len(result) <= SNIPPET_LENGTH
+    assert "".join(result.split()) in "".join(text.split())
 
 
 @settings(deadline=None)

@@ -1,4 +1,4 @@
-"""Subtopics (S0-F1): pages that belong together, under a name that tells why."""
+"""Subtopics (S0-F1): pages that belong together, under a name that says why."""
 
 import random
 from pathlib import Path
@@ -49,9 +49,9 @@ def test_stop_words_of_pages_in_a_language_guessed_wrongly_name_nothing(tmp_path
     pages = [*known, *(msgspec.structs.replace(sheet, language="xx") for sheet in odd)]
     searcher = Searcher([store(tmp_path / "c", pages)])
     searcher.update_indexes()
-    told = {word for subtopic in searcher.subtopics() for word in subtopic.words}
-    assert {"owl", "gull", "wren"} <= told
-    assert told.isdisjoint({"you", "has", "the"})
+    result = {word for subtopic in searcher.subtopics() for word in subtopic.words}
+    assert {"owl", "gull", "wren"} <= result
+    assert result.isdisjoint({"you", "has", "the"})
 
 
 def test_words_of_a_footer_name_no_subtopic_of_short_pages(tmp_path: Path) -> None:
@@ -65,9 +65,9 @@ def test_words_of_a_footer_name_no_subtopic_of_short_pages(tmp_path: Path) -> No
     pages += [Sheet(url=f"http://b.example/{n}", text=f"anchor {footer}", score=0.9) for n in range(8)]
     searcher = Searcher([store(tmp_path / "c", pages)])
     searcher.update_indexes()
-    told = {word for subtopic in searcher.subtopics() for word in subtopic.words}
-    assert told
-    assert told.isdisjoint(footer.split())
+    result = {word for subtopic in searcher.subtopics() for word in subtopic.words}
+    assert result
+    assert result.isdisjoint(footer.split())
 
 
 @pytest.mark.parametrize(
@@ -91,9 +91,9 @@ def test_pages_in_any_script_have_subtopics(tmp_path: Path, language: str, kinds
     pages += [msgspec.structs.replace(s, language="en") for s in sheets({"c": "train rail"}, 8)]
     searcher = Searcher([store(tmp_path / "c", pages)])
     searcher.update_indexes()
-    told = {word for subtopic in searcher.subtopics() for word in subtopic.words}
+    result = {word for subtopic in searcher.subtopics() for word in subtopic.words}
     for kind in kinds.values():
-        assert told & set(words_in(kind))
+        assert result & set(words_in(kind))
 
 
 def test_subtopics_are_the_same_when_made_again() -> None:

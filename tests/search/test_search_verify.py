@@ -37,15 +37,15 @@ def test_index_that_agrees_or_is_behind_is_no_problem(folder: Path, tmp_path: Pa
     assert problems(store(tmp_path / "without", [Sheet(url=f"{A}/0")])) == []
 
 
-def test_past_version_that_only_the_index_has_is_told_and_let_go(folder: Path) -> None:
+def test_past_version_that_only_the_index_has_is_reported_and_let_go(folder: Path) -> None:
     store(folder, [Sheet(url=f"{A}/0", title="Eagle")])
     update_index(folder)
     assert problems(folder) == []
     with closing(Collection.open_for_writing(folder)) as collection:
         collection.connection.execute("DELETE FROM version")
-    (told,) = problems(folder)
-    assert "holds 1 past versions of pages, the collection has 0" in told
-    assert told in check_and_repair(folder, 1.8e9).repaired
+    (result,) = problems(folder)
+    assert "holds 1 past versions of pages, the collection has 0" in result
+    assert result in check_and_repair(folder, 1.8e9).repaired
 
 
 def test_index_of_a_collection_that_dropped_versions_is_no_problem(folder: Path) -> None:
@@ -58,7 +58,7 @@ def test_index_of_a_collection_that_dropped_versions_is_no_problem(folder: Path)
 
 
 @pytest.mark.parametrize("file", ["terms/*.store", "terms/*.pos", "derived.db"])
-def test_index_whose_files_are_damaged_is_told_and_made_again(folder: Path, file: str) -> None:
+def test_index_whose_files_are_damaged_is_reported_and_made_again(folder: Path, file: str) -> None:
     spoil(folder, file)
     found = problems(folder)
     assert all(problem.startswith("index: ") for problem in found)
@@ -69,18 +69,18 @@ def test_index_whose_files_are_damaged_is_told_and_made_again(folder: Path, file
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "result"),
     [
         ("DELETE FROM entry WHERE key = (SELECT min(key) FROM entry)", "index: lacks http://a.example/"),
         ("UPDATE entry SET seq = 0", "or holds an older version"),
         ("INSERT INTO entry VALUES (7, 1, 0, 0, x'', x'', '')", "no longer has (key 7)"),
     ],
 )
-def test_index_that_does_not_agree_is_told_and_made_again(folder: Path, damage: str, told: str) -> None:
+def test_index_that_does_not_agree_is_reported_and_made_again(folder: Path, damage: str, result: str) -> None:
     manifest = IndexManifest(folder / "index")
     manifest.connection.execute(damage)
     manifest.close()
-    assert any(told in problem for problem in problems(folder))
+    assert any(result in problem for problem in problems(folder))
     report = check_and_repair(folder, 1.8e9)
     assert [text for text in report.problems if text.startswith("index")] == []
     assert Searcher([folder]).search("wren").total == 4

@@ -86,7 +86,7 @@ def _keys() -> Iterator[None]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(answer=ANSWERS)
-def test_engine_answers_or_tells_whatever_is_sent(kind: str, answer: FetchResult) -> None:
+def test_engine_answers_or_reports_whatever_is_sent(kind: str, answer: FetchResult) -> None:
     for found in asked(kind, answer):
         assert isinstance(found.voter, str)
         assert all(isinstance(hit, EngineHit) and isinstance(hit.url, str) and hit.url for hit in found.hits)
@@ -97,7 +97,7 @@ def test_engine_answers_or_tells_whatever_is_sent(kind: str, answer: FetchResult
 
 
 @pytest.mark.parametrize("kind", sorted({*KINDS} - {"sitemap"}))
-def test_answer_that_is_nested_too_deeply_is_told(kind: str) -> None:
+def test_answer_that_is_nested_too_deeply_is_reported(kind: str) -> None:
     (found,) = asked(kind, FetchResult(url="", status=200, body=b"[" * 200_000))
     assert found.failure is not None
     assert (found.failure.kind, found.hits) == ("answer", ())
@@ -123,7 +123,7 @@ WRONG_PARTS = {
 
 
 @pytest.mark.parametrize("kind", WRONG_PARTS)
-def test_list_of_results_that_is_none_is_told(kind: str) -> None:
+def test_list_of_results_that_is_invalid_is_reported(kind: str) -> None:
     (found,) = asked(kind, FetchResult(url="", status=200, body=msgspec.json.encode(WRONG_PARTS[kind])))
     assert found.failure is not None
     assert (found.failure.kind, found.failure.detail) == ("answer", "sent JSON in an unexpected format")
@@ -153,7 +153,7 @@ def test_used_up_allowance_of_brave_is_waited_for(left: str, reset: str, wait_s:
     assert quota_reset_s(FetchResult(url="", status=200, headers=headers), 1_700_000_000.0) == wait_s
 
 
-def test_place_that_is_none_is_not_believed() -> None:
+def test_place_that_is_invalid_is_not_believed() -> None:
     result = {"url": "https://a.example/x", "engines": ["brave\n\x1b[31m"], "positions": [10**30, -4, True]}
     tree = {"results": [result], "unresponsive_engines": [["kagi\n", "gone\x07"]]}
     found = asked("searxng", FetchResult(url="", status=200, body=msgspec.json.encode(tree)))

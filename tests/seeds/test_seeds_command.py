@@ -75,8 +75,8 @@ def test_rules_of_s1_15_and_s4_12_are_options(
 ) -> None:
     configure(tmp_path, double, "searxng")
     done = run("topic", "seeds", "wrens", "--agree", rule, "--json")
-    told = json.loads(done.stdout)
-    assert (told["schema"], len(told["seeds"]), told["voters"]) == (1, kept, ["alpha", "beta", "gamma"])
+    result = json.loads(done.stdout)
+    assert (result["schema"], len(result["seeds"]), result["voters"]) == (1, kept, ["alpha", "beta", "gamma"])
 
 
 def test_engines_that_fail_are_reported_and_the_others_go_on(tmp_path: Path, double: SearchDouble, run: Run) -> None:
@@ -93,13 +93,13 @@ def test_engines_that_fail_are_reported_and_the_others_go_on(tmp_path: Path, dou
         ["1", "2/2", "https://e.example/u1"],
         ["3", "1/2", "https://e.example/u9"],
     ]
-    told = dict(line.split(": ", 1) for line in done.stderr.splitlines())
-    assert told.keys() == {"searxng", "mojeek", "google", "marginalia", "mediawiki"}
-    assert "asks to wait 120 s" in told["searxng"]
-    assert "(timeout)" in told["mojeek"]
-    assert "refused the key" in told["google"]
-    assert "JSON that can't be read" in told["marginalia"]
-    assert "web page instead of JSON" in told["mediawiki"]
+    result = dict(line.split(": ", 1) for line in done.stderr.splitlines())
+    assert result.keys() == {"searxng", "mojeek", "google", "marginalia", "mediawiki"}
+    assert "asks to wait 120 s" in result["searxng"]
+    assert "(timeout)" in result["mojeek"]
+    assert "refused the key" in result["google"]
+    assert "JSON that can't be read" in result["marginalia"]
+    assert "web page instead of JSON" in result["mediawiki"]
 
 
 def test_key_is_in_no_output_and_no_file(tmp_path: Path, double: SearchDouble, run: Run) -> None:
@@ -125,10 +125,10 @@ def test_key_that_an_engine_repeats_is_not_stored_with_a_crawl(tmp_path: Path, d
         done = run(*crawl_words(server.proxy), "--set", "stop.pages=1")
     assert done.returncode == 0, done.stderr
     with sqlite3.connect(tmp_path / "c" / "crawl.db") as connection:
-        told = str(connection.execute("SELECT * FROM event").fetchall())
+        result = str(connection.execute("SELECT * FROM event").fetchall())
     connection.close()
-    assert "brave: refused the key" in told
-    assert KEY not in told + done.stdout + done.stderr
+    assert "brave: refused the key" in result
+    assert KEY not in result + done.stdout + done.stderr
     assert not any(KEY.encode() in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
 
 
@@ -184,7 +184,7 @@ def test_genres_are_asked_for_one_by_one_s3_02(tmp_path: Path, double: SearchDou
     ]
 
 
-def test_genre_must_be_a_known_one_or_of_the_persons_file(tmp_path: Path, double: SearchDouble, run: Run) -> None:
+def test_genre_must_be_a_known_one_or_of_the_users_file(tmp_path: Path, double: SearchDouble, run: Run) -> None:
     double.lists["brave"] = ["https://e.example/u1"]
     configure(tmp_path, double, "brave")
     wrong = run("topic", "seeds", "wrens", "--genre", "blog")
@@ -291,7 +291,7 @@ def crawl_words(proxy: str) -> list[object]:
 def test_crawl_without_seeds_asks_the_engines_and_begins_with_the_best(
     tmp_path: Path, double: SearchDouble, run: Run
 ) -> None:
-    """Priorities flow into the frontier (S0-E12), and `why` tells who named a seed."""
+    """Priorities flow into the frontier (S0-E12), and `why` names the engine of a seed."""
     pages = [f"http://h0.example/{n}.html" for n in range(3)]
     double.lists |= {"alpha": [pages[2], pages[1], pages[0]], "beta": [pages[1], pages[0]], "gamma": [pages[0]]}
     configure(tmp_path, double, "searxng")
@@ -354,13 +354,13 @@ def test_agents_with_topics_of_their_own_get_their_own_seeds_s3_02(
     with served(SmallWeb(grid(1, 8))) as server:
         done = run("crawl", "--config", "c.toml", "--into", "c", *quick(server.proxy))
     assert done.returncode == 0, done.stderr
-    told = tomllib.loads((tmp_path / "c" / "crawl.toml").read_text(encoding="utf-8"))
-    assert [[url[-6:] for url in one["seeds"]] for one in told["agents"]["each"]] == [
+    result = tomllib.loads((tmp_path / "c" / "crawl.toml").read_text(encoding="utf-8"))
+    assert [[url[-6:] for url in one["seeds"]] for one in result["agents"]["each"]] == [
         [],
         ["1.html"],
         ["2.html", "3.html"],
     ]
-    assert len(told["seeds"]["urls"]) == 4
+    assert len(result["seeds"]["urls"]) == 4
 
 
 def test_doctor_names_the_engines_that_are_configured(tmp_path: Path, double: SearchDouble, run: Run) -> None:

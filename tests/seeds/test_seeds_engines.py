@@ -73,7 +73,9 @@ def test_engine_that_finds_nothing_has_answered(double: SearchDouble, kind: str)
 
 
 @pytest.mark.parametrize("kind", PAGED)
-def test_wrong_key_is_told_without_the_key(double: SearchDouble, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_wrong_key_is_reported_without_the_key(
+    double: SearchDouble, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     monkeypatch.setenv("TEST_SEARCH_KEY", "a-wrong-key")
     double.lists[kind] = URLS
     (answer,) = ask(double.engine(kind))
@@ -84,14 +86,14 @@ def test_wrong_key_is_told_without_the_key(double: SearchDouble, monkeypatch: py
 
 @pytest.mark.parametrize("kind", PAGED)
 @pytest.mark.parametrize("fault", ["echo", "echo 200", "echo moved"])
-def test_key_that_an_engine_repeats_is_cut_from_what_is_told(
+def test_key_that_an_engine_repeats_is_cut_from_what_is_reported(
     double: SearchDouble, monkeypatch: pytest.MonkeyPatch, kind: str, fault: str
 ) -> None:
     monkeypatch.setenv("TEST_SEARCH_KEY", "ab+c/SECRET%key")
     double.faults[kind] = fault
-    told = repr(ask(double.engine(kind)))
-    assert "SECRET" not in told
-    assert fault != "echo" or "no token" in told
+    result = repr(ask(double.engine(kind)))
+    assert "SECRET" not in result
+    assert fault != "echo" or "no token" in result
 
 
 def test_result_that_holds_the_key_is_left_out(double: SearchDouble) -> None:
@@ -100,13 +102,13 @@ def test_result_that_holds_the_key_is_left_out(double: SearchDouble) -> None:
 
 
 @pytest.mark.parametrize("kind", (*PAGED, "mediawiki", "mediawiki-links", "searxng"))
-@pytest.mark.parametrize(("fault", "told"), [("html", "web page instead of JSON"), ("malformed", "can't be read")])
-def test_what_is_no_json_is_told(double: SearchDouble, kind: str, fault: str, told: str) -> None:
+@pytest.mark.parametrize(("fault", "result"), [("html", "web page instead of JSON"), ("malformed", "can't be read")])
+def test_what_is_no_json_is_reported(double: SearchDouble, kind: str, fault: str, result: str) -> None:
     double.faults[kind.removesuffix("-links")] = fault
     (answer,) = ask(double.engine(kind))
     assert answer.failure is not None
     assert (answer.failure.kind, answer.hits) == ("answer", ())
-    assert told in answer.failure.detail
+    assert result in answer.failure.detail
 
 
 @pytest.mark.parametrize("kind", sorted(set(plugin_names(SEED_ENGINES)) - {"file", "sitemap", "collection"}))
@@ -127,7 +129,7 @@ def test_engine_that_is_slow_is_given_up(double: SearchDouble) -> None:
     assert answer.failure.kind == "timeout"
 
 
-def test_server_that_is_not_there_is_told(double: SearchDouble) -> None:
+def test_server_that_is_not_there_is_reported(double: SearchDouble) -> None:
     (answer,) = ask({**double.engine("searxng"), "url": "http://127.0.0.1:1/"})
     assert answer.failure is not None
     assert answer.failure.kind == "connect"
@@ -148,7 +150,7 @@ def test_short_retry_after_is_waited_for(double: SearchDouble) -> None:
     assert len(double.asked("brave")) == 2
 
 
-def test_long_retry_after_is_remembered_and_nobody_asks_again(double: SearchDouble) -> None:
+def test_long_retry_after_is_remembered_and_respected(double: SearchDouble) -> None:
     double.faults["brave"], double.retry_after = "429", "3600"
     tally = MemoryQuota()
     ask(double.engine("brave"), tally=tally)
@@ -220,7 +222,7 @@ def test_sitemap_index_is_followed_and_unpacked(double: SearchDouble) -> None:
     assert answer.failure is None
 
 
-def test_sitemap_that_is_none_is_told(double: SearchDouble) -> None:
+def test_sitemap_that_is_invalid_is_reported(double: SearchDouble) -> None:
     (answer,) = ask({"kind": "sitemap", "urls": [f"{double.url}/html/x?q=a"]})
     assert answer.failure is not None
     assert "is not a sitemap" in answer.failure.detail
@@ -237,13 +239,13 @@ def test_file_is_listed_with_its_priorities(tmp_path: Any) -> None:
     ]
 
 
-def test_file_is_listed_whole_and_lines_that_are_no_addresses_are_told(tmp_path: Any) -> None:
+def test_file_is_listed_whole_and_lines_that_are_no_addresses_are_reported(tmp_path: Any) -> None:
     rows = [*URLS, "", "# more", "wren.example", "htp://x.example/"]
     (tmp_path / "s.txt").write_text("\n".join(rows), encoding="utf-8")
-    found, told = ask({"kind": "file", "path": str(tmp_path / "s.txt")}, limit=30)
+    found, result = ask({"kind": "file", "path": str(tmp_path / "s.txt")}, limit=30)
     assert [hit.url for hit in found.hits] == URLS
-    assert told.failure is not None
-    assert f"{tmp_path}/s.txt, lines 48, 49: not a valid http(s) URL" in told.failure.detail
+    assert result.failure is not None
+    assert f"{tmp_path}/s.txt, lines 48, 49: not a valid http(s) URL" in result.failure.detail
 
 
 def test_file_that_is_missing_is_a_failure_and_no_crash(tmp_path: Any) -> None:
@@ -261,7 +263,7 @@ def test_own_collection_is_searched(tmp_path: Any) -> None:
     assert len(urls(ask({**tree, "relevant": True}, query="small birds", limit=3))) == 3
 
 
-def test_collection_that_is_none_is_a_failure_and_no_crash(tmp_path: Any) -> None:
+def test_collection_that_is_invalid_is_a_failure_and_no_crash(tmp_path: Any) -> None:
     (answer,) = ask({"kind": "collection", "folders": [str(tmp_path / "nowhere")]})
     assert answer.failure is not None
     assert "is no collection" in answer.failure.detail
@@ -283,7 +285,7 @@ def test_suspended_engine_of_searxng_has_not_answered(double: SearchDouble) -> N
     assert (failure.kind, answers["gamma"].has_answered) == ("limit", False)
 
 
-def test_server_that_fails_on_a_later_page_is_told_and_the_first_page_counts(double: SearchDouble) -> None:
+def test_server_that_fails_on_a_later_page_is_reported_and_the_first_page_counts(double: SearchDouble) -> None:
     double.lists["alpha"] = URLS[:3]
     answers = {answer.voter: answer for answer in ask(double.engine("searxng", budget=1))}
     assert len(answers["alpha"].hits) == 3
@@ -292,7 +294,7 @@ def test_server_that_fails_on_a_later_page_is_told_and_the_first_page_counts(dou
     assert failure.kind == "budget"
 
 
-def test_private_address_is_asked_only_where_the_person_named_it(double: SearchDouble) -> None:
+def test_private_address_is_asked_only_where_the_user_named_it(double: SearchDouble) -> None:
     """The list of crawls leads to a server of its own choice: its address is guarded like any stranger's."""
     double.lists["common-crawl"] = ["https://birds.example/wren"]
     real = double.url
@@ -325,11 +327,11 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_engine_that_can_not_be_used_is_told_in_one_line(case: str) -> None:
-    name, tree, told = WRONG[case]
+def test_engine_that_can_not_be_used_is_reported_in_one_line(case: str) -> None:
+    name, tree, result = WRONG[case]
     with pytest.raises(ConfigError) as error:
         build_source(name, complete_engine(name, tree), ApiClient(AGENT), SystemClock(), MemoryQuota())
-    assert told in str(error.value)
+    assert result in str(error.value)
     assert "\n" not in str(error.value)
 
 

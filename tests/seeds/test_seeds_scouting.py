@@ -89,16 +89,16 @@ def run(
     folder: Path, web: Mapping[str, FetchResult], *sources: KnowingSource, **seeds: Any
 ) -> tuple[str, list[SeedsFound], list[str]]:
     fetcher = PageFetcher(web, clock := VirtualClock())
-    reason, told = run_engine(folder, tree(**seeds), fetcher, clock=clock, sources=sources)
-    return reason, [event for event in told if isinstance(event, SeedsFound)], fetcher.asked
+    reason, result = run_engine(folder, tree(**seeds), fetcher, clock=clock, sources=sources)
+    return reason, [event for event in result if isinstance(event, SeedsFound)], fetcher.asked
 
 
 def test_engines_are_asked_when_nothing_is_left_and_the_crawl_goes_on(tmp_path: Path) -> None:
     source = table({TOPIC: [island(0), island(1), island(2)], "wren bird nest": [island(3)]})
-    reason, told, asked = run(tmp_path / "c", islands(4), source)
+    reason, result, asked = run(tmp_path / "c", islands(4), source)
     assert asked == [island(n) for n in range(4)]
-    assert [(event.query, event.found, event.new) for event in told[:2]] == [(TOPIC, 3, 2), ("wren bird nest", 1, 1)]
-    assert told[0].voters == ("table",)
+    assert [(event.query, event.found, event.new) for event in result[:2]] == [(TOPIC, 3, 2), ("wren bird nest", 1, 1)]
+    assert result[0].voters == ("table",)
     assert reason == "nothing left to fetch; the last 3 queries brought nothing new"
     assert events(tmp_path / "c", "SeedsFound"), "it is in the journal"
 
@@ -113,15 +113,15 @@ def test_new_seeds_are_fetched_in_the_order_of_their_votes_s0_e12(tmp_path: Path
 def test_queries_end_when_their_precision_falls(tmp_path: Path) -> None:
     web = {**islands(60, TRAINS), island(0): islands(1)[island(0)]}
     source = everything()
-    reason, told, _ = run(tmp_path / "c", web, source, precision=0.2)
+    reason, result, _ = run(tmp_path / "c", web, source, precision=0.2)
     assert "were relevant" in reason
-    assert len(told) == 2, "two pages decide nothing yet, five do"
+    assert len(result) == 2, "two pages decide nothing yet, five do"
 
 
 def test_queries_go_on_while_they_pay(tmp_path: Path) -> None:
-    reason, told, asked = run(tmp_path / "c", islands(60), everything(), queries=6)
+    reason, result, asked = run(tmp_path / "c", islands(60), everything(), queries=6)
     assert reason == "nothing left to fetch; all 6 queries (seeds.queries) were asked"
-    assert len(told) == 6
+    assert len(result) == 6
     assert len(asked) == 18
 
 
@@ -133,7 +133,7 @@ def test_queries_take_words_of_relevant_pages(tmp_path: Path) -> None:
     assert any(query.endswith(" zaunkoenig") for query in source.asked)
 
 
-def test_nobody_is_asked_when_queries_are_off_or_no_engine_is_there(tmp_path: Path) -> None:
+def test_no_engine_is_queried_when_queries_are_off_or_none_is_configured(tmp_path: Path) -> None:
     source = everything()
     assert run(tmp_path / "off", islands(3), source, queries=0)[0] == "nothing left to fetch"
     assert source.asked == []
@@ -148,16 +148,16 @@ def test_crawl_is_the_same_again_in_a_replay(tmp_path: Path) -> None:
 def test_engine_that_fails_ends_nothing_while_others_answer(tmp_path: Path) -> None:
     broken = failing("limit", "too many requests")
     source = table({TOPIC: [island(1)]})
-    _, told, asked = run(tmp_path / "c", islands(2), broken, source)
+    _, result, asked = run(tmp_path / "c", islands(2), broken, source)
     assert asked == [island(0), island(1)]
-    assert told[0].problems == ("broken: too many requests (limit)",)
+    assert result[0].problems == ("broken: too many requests (limit)",)
 
 
 def test_engines_that_can_not_be_reached_are_asked_the_same_again_later(tmp_path: Path) -> None:
     broken = failing("connect", "refused")
-    reason, told, _ = run(tmp_path / "c", islands(2), broken)
+    reason, result, _ = run(tmp_path / "c", islands(2), broken)
     assert reason == "nothing left to fetch; no engine answered"
-    assert (len(told), len(broken.asked)) == (1, 1)
+    assert (len(result), len(broken.asked)) == (1, 1)
     well = table({TOPIC: [island(1)]})
     _, _, asked = run(tmp_path / "c", islands(2), well)
     assert well.asked[0] == TOPIC
@@ -214,7 +214,7 @@ def _config(proxy: str, engine: dict[str, Any]) -> str:
 
 
 def test_command_finds_its_way_to_an_island(tmp_path: Path) -> None:
-    """A real crawl over sockets: the second query leads where no link does, and `why` tells who named it."""
+    """A real crawl over sockets: the second query leads where no link does, and `why` names the engine."""
     web = SmallWeb({island(n): page(f"{BIRDS} {word(n)}", title=f"Nest {word(n)}") for n in range(3)})
     with search_double() as double, served(web) as server:
         double.lists |= {"alpha": [island(1)], "beta": [island(1), island(2)]}

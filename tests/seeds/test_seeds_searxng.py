@@ -90,7 +90,7 @@ def test_engine_that_answers_429_is_reported_and_does_not_count(server: str, dou
     assert (problem.engine, problem.failure.kind) == ("broken", "limit")
 
 
-def test_address_that_is_no_search_is_told(server: str) -> None:
+def test_address_that_is_no_search_is_reported(server: str) -> None:
     seen = found(f"{server}/static", SeedRequest(query="wrens"))
     (problem,) = seen.problems
     assert (seen.seeds, problem.engine) == ((), "mine")

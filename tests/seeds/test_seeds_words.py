@@ -21,5 +21,5 @@ def test_sense_with_a_word_of_the_topic_is_no_question_off_it() -> None:
     assert off_topic_queries(["हिन्दी भाषा"], ["हिन्दी फ़िल्म", "संगीत"], limit=1) == ["संगीत"]
 
 
-def test_pairs_of_characters_tell_relevant_pages_apart() -> None:
+def test_pairs_of_characters_separate_relevant_pages() -> None:
     assert distinctive_words(["鸟类", "鸟类", "an ox"], ["汽车"], str.isalpha) == ["鸟类"]

@@ -1,4 +1,4 @@
-"""Collections: made whole or not at all, one writer, damage told in one line; both kinds pass the store's checks."""
+"""Collections: created completely or not at all, one writer, damage reported in one line."""
 
 import random
 import sqlite3
@@ -22,10 +22,10 @@ class TestOnDisk(StoreChecks):
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[Pair]:
         collection = Collection.create(tmp_path / "c", "")
-        keeper = CollectionWriter(collection, WarcWriter(tmp_path / "c", "test"))
-        keeper.resume()
-        yield collection, keeper
-        keeper.close()
+        store_writer = CollectionWriter(collection, WarcWriter(tmp_path / "c", "test"))
+        store_writer.resume()
+        yield collection, store_writer
+        store_writer.close()
         collection.close()
 
 
@@ -83,7 +83,7 @@ def test_second_writer_is_refused_and_readers_are_not(tmp_path: Path) -> None:
     Collection.open_for_writing(tmp_path / "c").close()
 
 
-def test_reader_sees_one_moment_while_somebody_writes(tmp_path: Path) -> None:
+def test_reader_sees_one_moment_during_a_write(tmp_path: Path) -> None:
     writer = Collection.create(tmp_path / "c", "")
     with open_readonly(tmp_path / "c") as reader:
         assert reader.meta("state") == ""
@@ -100,7 +100,7 @@ def test_reader_can_not_write(tmp_path: Path) -> None:
         collection.set_meta(state="x")
 
 
-def test_folder_without_a_collection_is_told(tmp_path: Path) -> None:
+def test_folder_without_a_collection_is_reported(tmp_path: Path) -> None:
     with pytest.raises(CollectionError, match="is no collection"):
         check_collection(tmp_path / "nowhere")
 
@@ -125,13 +125,13 @@ def test_database_of_another_program_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("head", [b"", b"SQLite", b"no database at all" * 20])
-def test_destroyed_header_is_told(tmp_path: Path, head: bytes) -> None:
+def test_destroyed_header_is_reported(tmp_path: Path, head: bytes) -> None:
     (made(tmp_path / "c") / "crawl.db").write_bytes(head)
     with pytest.raises(CollectionError, match="no SQLite header"):
         Collection.open_for_reading(tmp_path / "c")
 
 
-def test_destroyed_pages_are_told(tmp_path: Path) -> None:
+def test_destroyed_pages_are_reported(tmp_path: Path) -> None:
     database = made(tmp_path / "c") / "crawl.db"
     size = database.stat().st_size
     database.write_bytes(database.read_bytes()[:4096] + random.Random(1).randbytes(size - 4096))
@@ -139,7 +139,9 @@ def test_destroyed_pages_are_told(tmp_path: Path) -> None:
         collection.connection.execute("SELECT * FROM page").fetchall()
 
 
-def test_collection_is_made_while_somebody_looks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_collection_is_created_while_another_process_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A page or `status` that waits for a crawl to begin may read the database before its maker opens it."""
     connect = collection_module.connect  # type: ignore[attr-defined]
 

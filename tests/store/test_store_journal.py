@@ -1,4 +1,4 @@
-"""Journals of learners, and a person's word in the place of a verdict."""
+"""Journals of learners, and labels in place of verdicts."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,7 +62,7 @@ def test_lesson_of_a_unit_of_work_that_failed_was_never_taught(collection: Colle
     assert list(LearnerJournal(collection, "a").lessons()) == []
 
 
-def test_nothing_is_written_down_where_nobody_can_go_on_from_it() -> None:
+def test_nothing_is_written_that_no_crawl_can_resume() -> None:
     journal = LearnerJournal(Collection.in_memory(), "a")
     journal.add(b"x", SNAPSHOT_MIN_LESSONS)
     assert list(journal.lessons()) == [] and not journal.snapshot_due
@@ -79,7 +79,7 @@ def test_tables_that_came_later_are_made_when_an_old_collection_is_written_to(tm
         again.close()
 
 
-def test_person_replaces_the_verdict_and_the_counters_follow() -> None:
+def test_user_replaces_the_verdict_and_the_counters_follow() -> None:
     collection = Collection.in_memory()
     writer = CollectionWriter(collection, None)
     with collection.unit_of_work():

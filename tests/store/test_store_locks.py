@@ -25,6 +25,6 @@ def test_looking_at_a_collection_lets_no_lock_go(tmp_path: Path) -> None:
     reader.connection.execute("SELECT count(*) FROM meta").fetchone()
     check_collection(tmp_path / "c")
     command = [sys.executable, "-c", ASK, str(tmp_path / "c" / DATABASE)]
-    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
     reader.close()
-    assert told.stdout == "held\n"
+    assert result.stdout == "held\n"

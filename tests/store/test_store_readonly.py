@@ -1,4 +1,4 @@
-"""A collection where nothing can be written (somebody else's folder, a disc, a snapshot) can be read all the same."""
+"""A collection where nothing can be written (another user's folder, a disc, a snapshot) can be read all the same."""
 
 import subprocess
 import sys
@@ -55,5 +55,5 @@ def test_nothing_old_is_shown_there_when_a_crawl_was_killed(folder: Path) -> Non
     script = "import os, sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('DELETE FROM meta'); c.commit()"
     subprocess.run([sys.executable, "-c", f"{script}; os._exit(0)", folder / DATABASE], check=True)
     (folder / f"{DATABASE}-shm").unlink()
-    told = read(folder)
-    assert (told.count("\n"), "copy the folder elsewhere" in told) == (1, True)
+    result = read(folder)
+    assert (result.count("\n"), "copy the folder elsewhere" in result) == (1, True)

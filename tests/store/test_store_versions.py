@@ -91,7 +91,7 @@ def test_index_learns_what_came_and_went_since_its_watermark(store: tuple[Collec
     assert list(removed_since(store[0], watermark(store[0]))) == []
 
 
-def test_page_that_came_back_is_not_told_as_removed(store: tuple[Collection, CollectionWriter]) -> None:
+def test_page_that_came_back_is_not_reported_as_removed(store: tuple[Collection, CollectionWriter]) -> None:
     kept(store, seen("1", 10.0))
     kept(store, seen("1", 20.0, PageChange.GONE))
     kept(store, seen("1", 30.0))

@@ -113,7 +113,7 @@ def test_resume_is_refused_when_the_file_is_shorter_than_the_commit(tmp_path: Pa
 
 
 @pytest.mark.parametrize("damage", ["missing", "cut", "flipped"])
-def test_damaged_record_is_told(tmp_path: Path, damage: str) -> None:
+def test_damaged_record_is_reported(tmp_path: Path, damage: str) -> None:
     warc = writer(tmp_path)
     number, offset, length = warc.append(response_record(fetched()), AT)
     warc.close()

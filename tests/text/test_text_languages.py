@@ -68,7 +68,7 @@ def test_language_is_identified(text: str, code: str) -> None:
         ("", ""),
     ],
 )
-def test_language_of_a_topic_is_told_where_it_is_plain(topic: str, language: str) -> None:
+def test_language_of_a_topic_is_reported_where_it_is_plain(topic: str, language: str) -> None:
     assert guess_language(topic) == language
 
 

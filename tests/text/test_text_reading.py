@@ -48,7 +48,7 @@ def test_reading_holds_anchors_blocks_and_main_text(vocabulary: Vocabulary) -> N
 
 
 def test_window_cuts_the_block_at_both_sides(vocabulary: Vocabulary) -> None:
-    """X-06: block, at most so many words beside the anchor."""
+    """X-06: block, with a limit of words beside the anchor."""
     reading = read_page(PAGE, vocabulary, window=1)
     assert shown(vocabulary, reading, reading.link_contexts) == ["cats big dogs sleep", "picture", "last open link"]
 

@@ -32,7 +32,7 @@ def test_stems_are_porters_when_words_share_one(normaliser: Normalizer) -> None:
 
 
 def test_surface_is_the_commonest_form_when_asked() -> None:
-    """S0-E4: people see the commonest word, not the stem."""
+    """S0-E4: users see the commonest word, not the stem."""
     vocabulary = Vocabulary()
     vocabulary.terms("computing compute computers computers database")
     assert vocabulary.surface_of(term_id("comput")) == "computers"
@@ -47,7 +47,7 @@ def test_new_counts_and_of_does_not() -> None:
 
 
 def test_acronyms_are_shown_in_capitals_when_noted() -> None:
-    """S4-E2: BJP stays BJP for people."""
+    """S4-E2: BJP is displayed as BJP."""
     vocabulary = Vocabulary()
     query = "Manifesto of BJP for lok sabha polls 2014."
     vocabulary.add_acronyms(query)

@@ -1,4 +1,4 @@
-"""Tables from what a person gives: sentence, keywords, examples, query log."""
+"""Tables from a sentence, keywords, examples, a query log."""
 
 import math
 from functools import partial

@@ -1,4 +1,4 @@
-"""`opilio topic build`, `show` and `expand` as a person runs them, and what they refuse."""
+"""`opilio topic build`, `show` and `suggest`, and what they refuse."""
 
 import json
 import re
@@ -40,7 +40,7 @@ def test_sentence_and_weighted_keywords_make_a_topic(place: Path) -> None:
     assert any("no example page" in line for line in warnings)
 
 
-def test_pages_are_told_apart_each_judged_by_the_others_s1_e7(place: Path) -> None:
+def test_pages_are_distinguished_each_judged_by_the_others_s1_e7(place: Path) -> None:
     options = [o for n in range(4) for o in ("--positive", f"wren{n}.html", "--negative", f"train{n}.html")]
     done = opilio("topic", "build", "wrens", *options, "--json", cwd=place)
     report = json.loads(done.stdout)["report"]
@@ -159,19 +159,19 @@ def test_example_whose_name_no_topic_file_can_hold_is_refused(place: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "result"),
     [
         ('keywords = {wren = "x"}', "t.toml: topic.keywords[...]: expected number, got string"),
         ("keywords = 5", 't.toml: topic.keywords: expected table | list such as ["one", "two"], got whole number'),
         ('language = "de"', "topic.language = 'de': WordNet has English words only"),
     ],
 )
-def test_topic_file_that_can_not_be_expanded_is_told_in_one_line(place: Path, text: str, told: str) -> None:
+def test_topic_file_that_can_not_be_expanded_is_reported_in_one_line(place: Path, text: str, result: str) -> None:
     (place / "t.toml").write_text(f'[topic]\nname = "wrens"\n{text}\n')
     small = WordNetWriter()
     small.add("wren", "wren", "a small bird")
     done = opilio("topic", "suggest", "t.toml", "--wordnet", small.write(place), cwd=place)
-    assert (done.returncode, told in one_line(done)) == (2, True), done
+    assert (done.returncode, result in one_line(done)) == (2, True), done
 
 
 BAD = {
@@ -198,9 +198,9 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_is_one_clear_line(place: Path, case: str) -> None:
     (place / "latin.txt").write_bytes("caf\xe9\n".encode("latin-1"))
-    arguments, told = BAD[case]
+    arguments, result = BAD[case]
     done = opilio("topic", "build", *arguments, cwd=place)
-    assert done.returncode == 2 and told in one_line(done)
+    assert done.returncode == 2 and result in one_line(done)
     assert not (place / "topic.toml").exists()
 
 
@@ -226,9 +226,9 @@ def test_topic_settings_are_refused_before_a_folder_is_made(place: Path, case: s
     (place / "latin.txt").write_bytes("caf\xe9\n".encode("latin-1"))
     (place / "twice.toml").write_text('[news]\nenglish = ["press", "Press"]\n')
     (place / "double.toml").write_text('[news]\nenglish = ["press"]\n[news]\nenglish = ["report"]\n')
-    arguments, told = CRAWLS[case]
+    arguments, result = CRAWLS[case]
     done = opilio("crawl", "wrens", "--seed", "http://a.example/", "--into", "c", *arguments, cwd=place)
-    assert done.returncode == 2 and told in one_line(done)
+    assert done.returncode == 2 and result in one_line(done)
     assert not (place / "c").exists()
 
 
@@ -266,7 +266,7 @@ def test_comments_of_topic_file_stay_when_word_is_accepted(place: Path, keywords
         ({"keywords": ["Anbau", "und", "Sorten", "von", "Tee"]}, "german"),
     ],
 )
-def test_topic_is_read_in_its_own_language_unless_a_person_gives_one(topic: dict[str, Any], language: str) -> None:
+def test_topic_is_read_in_its_own_language_unless_one_is_given(topic: dict[str, Any], language: str) -> None:
     assert resolve_settings({"topic": topic}).topic.language == language
 
 

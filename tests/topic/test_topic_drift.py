@@ -1,4 +1,4 @@
-"""What people ask for changes in the middle of a crawl: only the table that follows the log goes along (S4-26)."""
+"""Queries change in the middle of a crawl: only the table that follows the log adapts (S4-26)."""
 
 from pathlib import Path
 from typing import Any

@@ -186,7 +186,7 @@ def test_words_of_other_senses_never_join_s3_09() -> None:
 
 
 @pytest.mark.parametrize("expansion", [periodic(), PagewiseExpansion(base=BASE.weights, period=2, weighing=SMOOTH)])
-def test_table_grows_on_from_what_a_person_made_of_it(expansion: Expansion) -> None:
+def test_table_grows_on_from_the_edit_of_a_user(expansion: Expansion) -> None:
     topic = EvolvingTopic(BASE, msgspec.structs.replace(expansion))
     topic.learn([outcome(PAGE)] * 2)
     assert "song" in topic.table.weights

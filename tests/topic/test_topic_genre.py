@@ -59,7 +59,7 @@ def test_page_genre_needs_enough_evidence() -> None:
 
 
 def test_more_evidence_is_asked_of_long_pages() -> None:
-    """Any long text has a few of the words; its address tells as much as that of a short one."""
+    """Any long text has a few of the words; its URL says as much as that of a short one."""
     genres = GenreDetector(parse_genres(SMALL, "small"), terms_of, threshold=2)
     long = "the press report " + "wren " * 5_000
     assert genres.detect(reading_of(long)) == ""

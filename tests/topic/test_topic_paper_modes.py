@@ -148,7 +148,7 @@ def test_simple_sum_and_half_weights_fetch_in_the_same_order_s3_39_s3_e2(tmp_pat
     assert orders[0] == orders[1] and len(orders[0]) == len(WEB)
 
 
-def test_genre_of_a_page_is_kept_and_told_s3_23(tmp_path: Path) -> None:
+def test_genre_of_a_page_is_kept_and_reported_s3_23(tmp_path: Path) -> None:
     news = "breaking news: our reporter and correspondent sent a report, an interview and press coverage"
     crawled(tmp_path / "c", "s3-tswt", {"seed": f"<p>{BIRDS} {news}</p>"})
     assert rows(tmp_path / "c", "SELECT genre FROM page") == [("news",)]
@@ -158,5 +158,5 @@ def test_table_grows_by_what_the_main_text_says_only_s0_21(tmp_path: Path) -> No
     menu = "<nav>" + "".join(f'<a href="/{n}">subscription</a> ' for n in range(9)) + "</nav>"
     web = {"seed": f"{menu}<p>{BIRDS} plumage plumage</p>"}
     crawled(tmp_path / "c", "best-first", web, expansion={"kind": "periodic", "period": 1, "added": 9})
-    told = rows(tmp_path / "c", "SELECT data FROM event WHERE kind = 'TopicChanged'")
-    assert b"plumage" in told[0][0] and b"subscription" not in told[0][0]
+    result = rows(tmp_path / "c", "SELECT data FROM event WHERE kind = 'TopicChanged'")
+    assert b"plumage" in result[0][0] and b"subscription" not in result[0][0]

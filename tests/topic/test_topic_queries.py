@@ -78,7 +78,7 @@ def test_log_of_one_column_may_have_a_header(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "result"),
     [
         (b"caf\xe9\n", "is not UTF-8 text"),
         ("wrens\n".encode("utf-16-le"), "is not UTF-8 text"),
@@ -87,8 +87,8 @@ def test_log_of_one_column_may_have_a_header(tmp_path: Path) -> None:
         ('time,query\n1,"wrens\n' + "2,robins\n" * 20_000, "line .*; perhaps a quote is left open"),
     ],
 )
-def test_log_that_can_not_be_read_is_refused(tmp_path: Path, content: str | bytes, told: str) -> None:
-    with pytest.raises(TopicError, match=told):
+def test_log_that_can_not_be_read_is_refused(tmp_path: Path, content: str | bytes, result: str) -> None:
+    with pytest.raises(TopicError, match=result):
         read_query_log(written(tmp_path, content))
 
 
@@ -142,7 +142,7 @@ def test_old_questions_fade_by_the_hour_s4_07() -> None:
 
 
 @pytest.mark.parametrize(("silent", "left"), [(1, 0.25), (2, 0.125), (300, None)])
-def test_old_questions_fade_while_nobody_asks_s4_07_s4_e8(silent: int, left: float | None) -> None:
+def test_old_queries_fade_without_new_ones_s4_07_s4_e8(silent: int, left: float | None) -> None:
     asked = [LoggedQuery("wrens", 1e9)] * 4 + [LoggedQuery("storks", 1e9 + 3600.0 * (1 + silent))] * 4
     found = keywords_from_log(QueryLogInput(asked, hours=1.0), QueryLogSmoothing(threshold=0.1), Vocabulary())
     assert found["storks"] == 1.0 and found.get("wrens") == left

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from opilio.core.errors import TopicError
 from opilio.topic.query_log import QueryLogSmoothing, QueryLogWeights, query_frequencies, stem_query
 
-STOP = {"for", "of", "it", "the", "a", "can", "do", "did", "will", "shall"}  # "new" is none of them (S4-E3)
+STOP = {"for", "of", "it", "the", "a", "can", "do", "did", "will", "shall"}  # "new" is not one of them (S4-E3)
 QUERIES = (
     "Kejriwal new manifesto for lok sabha polls 2014.",
     "Manifesto of BJP for lok sabha polls 2014.",

@@ -106,16 +106,16 @@ def test_runs_are_looked_at_closer(client: Client) -> None:
 
 
 def test_description_names_everything_that_is_served(client: Client, tmp_path: Path) -> None:
-    told = client.get("/openapi.json").data
-    assert told["openapi"].startswith("3.1")
+    result = client.get("/openapi.json").data
+    assert result["openapi"].startswith("3.1")
     app = Application(AppContext(ServedCollections([], tmp_path), SystemClock()), AccessPolicy()).asgi()
     served = {route.path for route in app.routes if isinstance(route, Route)}
     for_users = {page.path for page in PAGES} - {action.path for action in ACTIONS} | {"/login", "/favicon.ico"}
     redirects = {"/c/{name}/wish"}
-    assert served - for_users - redirects - {"/openapi.json"} == set(told["paths"])
-    names = [operation["operationId"] for methods in told["paths"].values() for operation in methods.values()]
+    assert served - for_users - redirects - {"/openapi.json"} == set(result["paths"])
+    names = [operation["operationId"] for methods in result["paths"].values() for operation in methods.values()]
     assert len(set(names)) == len(names)
-    assert told["paths"]["/c/{name}.json"]["get"]["parameters"][0]["schema"]["enum"] == ["birds"]
+    assert result["paths"]["/c/{name}.json"]["get"]["parameters"][0]["schema"]["enum"] == ["birds"]
 
 
 @pytest.mark.parametrize(
@@ -138,14 +138,14 @@ def test_bad_request_says_what_is_wrong(client: Client, path: str, body: object,
     assert word in answer.text
 
 
-def test_label_is_learnt_and_told(own: Client, tmp_path: Path) -> None:
-    told = own.post("/c/birds/label", {"url": [SEED], "is": "irrelevant"}).data
-    assert (told["labels"], told["verdicts_changed"], told["learns"]) == (1, 1, True)
+def test_label_is_learnt_and_reported(own: Client, tmp_path: Path) -> None:
+    result = own.post("/c/birds/label", {"url": [SEED], "is": "irrelevant"}).data
+    assert (result["labels"], result["verdicts_changed"], result["learns"]) == (1, 1, True)
     page_ = own.get(f"/c/birds/page.json?url={SEED}").data
     assert page_["why"]["page"]["relevant"] is False
     assert page_["label"] == "irrelevant"
-    told = own.post("/c/birds/label", {"url": [SEED], "is": "undo"}).data
-    assert told["message"].startswith("Label removed from 1 page; verdict updated")
+    result = own.post("/c/birds/label", {"url": [SEED], "is": "undo"}).data
+    assert result["message"].startswith("Label removed from 1 page; verdict updated")
     page_ = own.get(f"/c/birds/page.json?url={SEED}").data
     assert (page_["why"]["page"]["relevant"], page_["label"]) == (True, "")
     assert collection_status(tmp_path / "birds").relevant == own.get("/c/birds.json").data["status"]["relevant"]
@@ -156,7 +156,7 @@ def test_several_pages_are_labelled_at_once(own: Client) -> None:
     assert own.post("/c/birds/label", {"url": urls, "is": "irrelevant"}).data["verdicts_changed"] == 3
 
 
-def test_host_is_banned_in_a_collection_that_nobody_crawls(tmp_path: Path) -> None:
+def test_host_is_banned_in_a_collection_without_a_crawl(tmp_path: Path) -> None:
     folder = crawled(tmp_path / "birds", stop={"pages": 4})
     with pages_of([folder], tmp_path) as client:
         assert client.post("/c/birds/command", {"do": "ban", "target": "h1.example"}).status == 200
@@ -279,11 +279,11 @@ def test_curve_is_a_png_or_says_what_to_install(client: Client, monkeypatch: pyt
         assert answer.headers["Content-Type"] == "image/png"
         assert answer.read().startswith(b"\x89PNG\r\n")
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)  # as where the extra is not installed
-    told = client.get("/c/birds/curve.png", Accept="application/json")
-    assert (told.status, "pip install 'opilio[lab]'" in told.data["error"]) == (501, True)
+    result = client.get("/c/birds/curve.png", Accept="application/json")
+    assert (result.status, "pip install 'opilio[lab]'" in result.data["error"]) == (501, True)
 
 
-def test_state_that_another_version_wrote_is_told(tmp_path: Path) -> None:
+def test_state_that_another_version_wrote_is_reported(tmp_path: Path) -> None:
     folder = crawled(tmp_path / "birds")
     notes = Collection.open_for_append(folder)
     with notes.unit_of_work():
@@ -295,7 +295,7 @@ def test_state_that_another_version_wrote_is_told(tmp_path: Path) -> None:
         assert client.get("/c/birds.json").status == 200
 
 
-def test_person_is_warned_when_little_is_found_or_much_fails() -> None:
+def test_user_is_warned_when_little_is_found_or_much_fails() -> None:
     poor = CollectionStats(relevant=bytearray(300))
     assert "none were relevant" in alerts(CrawlCounts(), poor, "running")[0]
     assert "50% of all requests failed" in alerts(CrawlCounts(fetched=400, failed=200), CollectionStats(), "stopped")[0]
@@ -378,7 +378,7 @@ def test_page_that_was_looked_at_often_shows_the_last_answers_first(own: Client,
     assert (last.count("status 304"), earlier.count("status 304"), earlier.count("status 200")) == (8, 12, 1)
 
 
-def test_new_crawl_whose_example_is_gone_is_told_on_the_form_and_leaves_nothing(tmp_path: Path) -> None:
+def test_new_crawl_whose_example_is_gone_is_reported_on_the_form_and_leaves_nothing(tmp_path: Path) -> None:
     with served(SmallWeb({})) as server, pages_of([], tmp_path, allow_local=True) as client:
         toml = f'[fetch]\nproxy = "{server.proxy}"\n[topic]\nexamples = ["{SEED}-gone"]'
         answer = client.post("/new", {"do": "start", "topic": "wrens", "seeds": SEED, "toml": toml})

@@ -1,4 +1,4 @@
-"""The pages as a person uses them, in a real browser: read, search, judge, edit, with keys and without scripts."""
+"""The pages as a user sees them, in a real browser: read, search, judge, edit, with keys and without scripts."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def fresh(tmp_path: Path) -> Iterator[Client]:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_axe_finds_no_violation(browser: Browser, client: Client, mode: str) -> None:
-    """WCAG 2.2 AA as far as a program can tell, on every page; nothing is wider than the screen."""
+    """WCAG 2.2 AA as far as a program can check, on every page; nothing is wider than the screen."""
     found = []
     with tab(browser, client.base, **MODES[mode], bypass_csp=True) as one:
         for address in ALL:
@@ -83,7 +83,7 @@ def test_no_page_has_an_error_in_its_console(browser: Browser, client: Client) -
         assert one.problems == []
 
 
-def test_person_searches_filters_opens_and_reads_why(browser: Browser, client: Client) -> None:
+def test_user_searches_filters_opens_and_reads_why(browser: Browser, client: Client) -> None:
     with tab(browser, client.base) as one:
         page = one.go("/")
         page.fill("#big-find", "wren")
@@ -117,7 +117,7 @@ def test_query_that_can_not_be_understood_stays_in_its_field(browser: Browser, c
     assert client.get("/search.csv?q=%22small+bird").data["error"].startswith("unclosed quote")
 
 
-def test_person_judges_a_page_with_one_key_and_reads_what_changed(browser: Browser, fresh: Client) -> None:
+def test_user_judges_a_page_with_one_key_and_reads_what_changed(browser: Browser, fresh: Client) -> None:
     with tab(browser, fresh.base) as one:
         page = one.go(f"/c/birds/page?url={SEED}")
         page.keyboard.press("-")
@@ -226,7 +226,7 @@ def test_counts_of_facets_stay_on_one_line(browser: Browser, fresh: Client) -> N
         assert set(heights) == {1}
 
 
-def test_person_judges_a_hit_without_scripts(browser: Browser, fresh: Client) -> None:
+def test_user_judges_a_hit_without_scripts(browser: Browser, fresh: Client) -> None:
     with tab(browser, fresh.base, java_script_enabled=False) as one:
         page = one.go("/search?q=wren")
         page.locator('.hit button[value="irrelevant"]').first.click()
@@ -280,7 +280,7 @@ def test_chart_can_be_read_in_both_themes(browser: Browser, client: Client, mode
     assert min(lines) >= 3
 
 
-def test_person_edits_the_topic_after_a_preview(browser: Browser, fresh: Client, tmp_path: Path) -> None:
+def test_user_edits_the_topic_after_a_preview(browser: Browser, fresh: Client, tmp_path: Path) -> None:
     before = table_history(tmp_path / "birds")[-1][1]
     with tab(browser, fresh.base) as one:
         page = one.go("/c/birds/topic")
@@ -300,7 +300,7 @@ def test_person_edits_the_topic_after_a_preview(browser: Browser, fresh: Client,
     assert {"locomot", "railway"} <= set(after.weights) - set(before.weights)
 
 
-def test_bad_topic_is_told_and_changes_nothing(browser: Browser, fresh: Client, tmp_path: Path) -> None:
+def test_bad_topic_is_reported_and_changes_nothing(browser: Browser, fresh: Client, tmp_path: Path) -> None:
     with tab(browser, fresh.base) as one:
         page = one.go("/c/birds/topic")
         page.fill("#t-keywords", "wren = much")

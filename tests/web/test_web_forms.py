@@ -134,9 +134,9 @@ def test_new_crawl_form_refuses_private_seeds(tmp_path: Path) -> None:
 def test_error_is_a_page_or_an_object_that_says_what_to_do(client: Client, address: str, status: int) -> None:
     shown = client.get(address, Accept="text/html")
     assert (shown.status, "All collections" in shown.text) == (status, True)
-    told = client.get(address, Accept="application/json")
-    assert (told.status, told.data["schema"]) == (status, 1)
-    assert told.data["error"]
+    result = client.get(address, Accept="application/json")
+    assert (result.status, result.data["schema"]) == (status, 1)
+    assert result.data["error"]
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def _look_at_all(browser: Browser, client: Client) -> None:
             assert one.overflow <= 0, path
             outward = shown.locator("main a[target]").evaluate_all("list => list.map(a => [a.protocol, a.rel])")
             assert all(p in ("http:", "https:") and "noopener" in rel for p, rel in outward), path
-        assert one.problems == []  # a script that the policy stopped would be told here
+        assert one.problems == []  # a script that the policy blocked would be reported here
 
 
 def test_text_that_turns_or_hides_is_not_in_the_html(hostile: Client) -> None:

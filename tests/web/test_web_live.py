@@ -37,7 +37,7 @@ def browser() -> Iterator[Browser]:
 
 @contextmanager
 def slow_web() -> Iterator[tuple[LabWebServer, dict[str, Any]]]:
-    """A synthetic web of the lab that takes a minute, however slow the browser is, and what is told of its topic."""
+    """A synthetic web of the lab that takes a minute, however slow the browser is, and its topic table."""
     web = SyntheticWeb(SHAPE)
     with served(web, slow=dict.fromkeys(web.hosts, 0.2)) as server:
         yield server, topic_tables(web.plan)[0]
@@ -48,23 +48,23 @@ def more(server: LabWebServer) -> str:
     return f'[fetch]\nproxy = "{server.proxy}"\n{polite}[engine]\nworkers = 0\nconnections = 3'
 
 
-def test_person_starts_watches_pauses_resumes_and_stops_a_crawl(browser: Browser, tmp_path: Path) -> None:
+def test_user_starts_watches_pauses_resumes_and_stops_a_crawl(browser: Browser, tmp_path: Path) -> None:
     with (
-        slow_web() as (server, told),
+        slow_web() as (server, result),
         pages_of([], tmp_path, allow_local=True) as client,
         tab(browser, client.base) as one,
     ):
         page = one.go("/new?all=1")
-        page.fill("#n-topic", str(told["name"]))
-        page.fill("#n-keywords", "\n".join(told["keywords"]))
-        page.fill("#n-seeds", "\n".join(told["seeds"][0]["urls"]))
+        page.fill("#n-topic", str(result["name"]))
+        page.fill("#n-keywords", "\n".join(result["keywords"]))
+        page.fill("#n-seeds", "\n".join(result["seeds"][0]["urls"]))
         page.fill("#n-pages", "0")
         page.click("summary:has-text('Advanced')")
         page.fill("#n-delay", "0")
         page.fill("#n-toml", more(server))
         page.click("text=Start crawl")
         page.wait_for_url("**/c/*")
-        folder = tmp_path / str(told["name"])
+        folder = tmp_path / str(result["name"])
         chip = page.locator(".controls .chip").first
         expect(chip).to_have_text("running")
         # the harvest curve moves by itself
@@ -97,12 +97,12 @@ def test_person_starts_watches_pauses_resumes_and_stops_a_crawl(browser: Browser
 def test_running_crawl_takes_up_a_topic_that_was_edited(browser: Browser, tmp_path: Path) -> None:
     """What it does to verdicts is tested with the commands of a crawl."""
     with (
-        slow_web() as (server, told),
+        slow_web() as (server, result),
         pages_of([], tmp_path, allow_local=True) as client,
         tab(browser, client.base) as one,
     ):
-        given = {"topic": told["name"], "keywords": "\n".join(told["keywords"]), "toml": more(server)}
-        seeds = "\n".join(told["seeds"][0]["urls"])
+        given = {"topic": result["name"], "keywords": "\n".join(result["keywords"]), "toml": more(server)}
+        seeds = "\n".join(result["seeds"][0]["urls"])
         start = {"seeds": seeds, "strategy": "best-first", "pages": 0, "delay": 0, "do": "start"}
         name = client.post("/new", given | start).data["name"]
         one.go(f"/c/{name}").wait_for_function("() => document.querySelector('[data-count=relevant]')?.textContent > 5")
@@ -121,7 +121,7 @@ def test_running_crawl_takes_up_a_topic_that_was_edited(browser: Browser, tmp_pa
     assert len(before.keywords) > 2
 
 
-def test_crawl_that_can_not_begin_is_told_on_the_form(browser: Browser, tmp_path: Path) -> None:
+def test_crawl_that_can_not_begin_is_reported_on_the_form(browser: Browser, tmp_path: Path) -> None:
     with pages_of([], tmp_path) as client, tab(browser, client.base) as one:
         page = one.go("/new?all=1")
         page.fill("#n-topic", "wrens")
@@ -135,7 +135,7 @@ def test_crawl_that_can_not_begin_is_told_on_the_form(browser: Browser, tmp_path
 def test_engines_are_asked_where_no_seeds_are_given(
     browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S0-11: the form does as `opilio crawl` does; the page of seeds tells who named them."""
+    """S0-11: the form works like `opilio crawl`; the page of seeds names the engines."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("TEST_SEARCH_KEY", KEY)
@@ -223,7 +223,7 @@ def _messages(lines: Iterator[bytes]) -> Iterator[tuple[str, str, object]]:
             fields = {}
 
 
-def test_stream_tells_state_and_events_and_goes_on_where_it_was(client: Client) -> None:
+def test_stream_sends_state_and_events_and_resumes(client: Client) -> None:
     with stream(client, "/c/birds/live") as messages:
         kind, _, status = next(messages)
         assert (kind, status["state"]) == ("status", "stopped")

@@ -32,8 +32,8 @@ def test_sums_are_those_of_the_database_when_read_in_pieces(tmp_path: Path) -> N
         crawled(tmp_path / "birds", stop={"pages": pages})
         with open_readonly(tmp_path / "birds") as collection:
             tally.refresh(collection)
-    told = rows(tmp_path / "birds", "SELECT host, count(*), sum(relevant) FROM page GROUP BY host ORDER BY host")
-    assert _sums(tally) == told
+    result = rows(tmp_path / "birds", "SELECT host, count(*), sum(relevant) FROM page GROUP BY host ORDER BY host")
+    assert _sums(tally) == result
     assert tally.fetched == rows(tmp_path / "birds", "SELECT count(*) FROM answer")[0][0]
     assert list(tally.relevant) == [r for (r,) in rows(tmp_path / "birds", "SELECT relevant FROM page ORDER BY seq")]
 
