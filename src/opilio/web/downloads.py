@@ -14,7 +14,10 @@ from starlette.routing import Route
 
 from opilio.core.errors import CollectionError
 from opilio.manage.export import FORMATS, SUFFIXES, export
+from opilio.store.collection import is_linked
 from opilio.store.page_selection import PageFilter
+from opilio.store.postgres.collection import linked_database
+from opilio.store.postgres.roles import WORKER_TIMEOUT_S, WorkerFigures, worker_figures
 from opilio.web.context import AppContext, RawRoute
 from opilio.web.params import Param, parse_params
 from opilio.web.stats import crawl_stats
@@ -35,6 +38,15 @@ METRICS = (
     ("opilio_harvest_ratio", "harvest", "Relevant pages per page."),
     ("opilio_harvest_recent_ratio", "harvest_now", "The same over the last hundred pages."),
     ("opilio_pages_per_second", "pages_per_s", "Pages a second over the last seconds."),
+)
+# Of each worker of a collection in PostgreSQL: the name, the type, what it is, its value.
+WORKER_METRICS: tuple[tuple[str, str, str, Callable[[WorkerFigures], float]], ...] = (
+    ("leases_total", "counter", "Host leases taken.", lambda figures: figures.leases),
+    ("lease_p50_seconds", "gauge", "Time of a lease, median.", lambda figures: figures.lease_p50_s),
+    ("lease_p99_seconds", "gauge", "Time of a lease, 99th percentile.", lambda figures: figures.lease_p99_s),
+    ("expired_leases_total", "counter", "Leases lost before the commit.", lambda figures: figures.expired_leases),
+    ("refetch_ratio", "gauge", "Fetches lost with a lease, per fetch.", lambda figures: figures.refetch_ratio),
+    ("model_version", "gauge", "Newest model that is loaded.", lambda figures: figures.model_version),
 )
 
 
@@ -58,6 +70,27 @@ def _lines(context: AppContext) -> Iterator[str]:
         for name, stats in stats_by_name.items():
             if stats is not None:
                 yield f'{metric}{{collection="{_label(name)}"}} {stats[field]}'
+    yield from _worker_lines({name: _read_workers(context, name) for name, stats in stats_by_name.items() if stats})
+
+
+def _worker_lines(workers_by_name: dict[str, dict[str, WorkerFigures]]) -> Iterator[str]:
+    """The metrics of workers; nothing unless there is one."""
+    if not any(workers_by_name.values()):
+        return
+    for metric, kind, about, value in WORKER_METRICS:
+        yield from (f"# HELP opilio_worker_{metric} {about}", f"# TYPE opilio_worker_{metric} {kind}")
+        for name, workers in workers_by_name.items():
+            for worker, figures in workers.items():
+                labels = f'collection="{_label(name)}",worker="{_label(worker)}"'
+                yield f"opilio_worker_{metric}{{{labels}}} {value(figures)}"
+
+
+def _read_workers(context: AppContext, name: str) -> dict[str, WorkerFigures]:
+    folder = context.collections.folder(name)
+    try:
+        return worker_figures(linked_database(folder), WORKER_TIMEOUT_S) if is_linked(folder) else {}
+    except CollectionError:
+        return {}
 
 
 def _read_stats(context: AppContext, name: str) -> dict[str, Any] | None:

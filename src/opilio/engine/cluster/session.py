@@ -23,6 +23,7 @@ from opilio.engine.cluster.worker import (
     LeaseGate,
     SharedConnection,
     WorkerCommitter,
+    WorkerMeter,
 )
 from opilio.engine.commands import COMMAND_POLL_S, apply_host_rules
 from opilio.engine.loop import INTERRUPTED, Engine, EngineParts
@@ -47,14 +48,19 @@ from opilio.store.collection import Collection, load_settings
 from opilio.store.postgres.collection import PostgresCollection, linked_database, worker_name
 from opilio.store.postgres.connection import PostgresConnection
 from opilio.store.postgres.outcomes import crawl_progress, newer_models
-from opilio.store.postgres.roles import live_workers, lock_workers, remove_worker, report_worker
+from opilio.store.postgres.roles import (
+    WORKER_TIMEOUT_S,
+    WorkerFigures,
+    live_workers,
+    lock_workers,
+    remove_worker,
+    report_worker,
+)
 from opilio.store.writer import CollectionWriter, CrawlCounts, stored_robots
 from opilio.topic.topic import Topic
 
 MAX_LEASE_S = 60.0
 MODEL_POLL_S = 1.0
-# A worker that was not seen for so long is gone.
-WORKER_TIMEOUT_S = 15.0
 
 
 class ClusterSession:
@@ -105,11 +111,11 @@ class ClusterSession:
         rules = HostRules()
         policy = build_frontier_policy(settings, collection, UrlFilter(refuse_nothing))
         policy = msgspec.structs.replace(policy, boosted=rules.boosted_hosts)
-        name = worker_name()
+        meter = WorkerMeter(worker_name())
         stop = msgspec.json.decode(collection.meta("stop") or "{}", type=StopSettings)
-        committer = WorkerCommitter(shared, policy, self._clock, name, stop)
+        committer = WorkerCommitter(shared, policy, self._clock, meter, stop)
         gate = self._build_gate(shared, committer, rules)
-        commands = WorkerCommands(shared, name, analysis, collection, rules)
+        commands = WorkerCommands(shared, meter, analysis, collection, rules)
         visitor = Visitor(
             with_conditional_requests(settings, fetcher, collection.connection),
             analysis.pool,
@@ -122,7 +128,7 @@ class ClusterSession:
         # The trainer decides when the crawl stops.
         no_rules = StopSettings(harvest_below=0, expected_below=0)
         engine = Engine(parts, settings.engine, no_rules, urls_per_lease(settings))
-        self.engine = ClusterRun(engine, trainer, shared, name)
+        self.engine = ClusterRun(engine, trainer, shared, meter.name)
 
     def _build_gate(self, shared: SharedConnection, committer: WorkerCommitter, rules: HostRules) -> LeaseGate:
         """Politeness that holds across workers."""
@@ -151,7 +157,7 @@ class ClusterSession:
             lock_workers(collection.connection)
             state = collection.meta("state")
             others = live_workers(collection.connection, WORKER_TIMEOUT_S)
-            report_worker(collection.connection, worker_name(), b"")
+            report_worker(collection.connection, worker_name(), WorkerFigures())
             # A crawl that is stopping is not started again while its workers finish.
             if state == "running" or (state == STOPPING and others):
                 return
@@ -220,19 +226,18 @@ class WorkerCommands:
     def __init__(
         self,
         shared: SharedConnection,
-        name: str,
+        meter: WorkerMeter,
         analysis: CrawlAnalysis,
         collection: PostgresCollection,
         rules: HostRules,
     ) -> None:
         self._shared = shared
-        self._name = name
+        self._meter = meter
         self._analysis = analysis
         self._collection = collection
         self._rules = rules
         self._next_poll_at = 0.0
         self._next_models_at = 0.0
-        self._version = 0
         self.paused = False
         self.stop_reason = ""
 
@@ -250,15 +255,16 @@ class WorkerCommands:
                 self.stop_reason = progress.stop_reason or "stopped"
         if now >= self._next_models_at:
             self._next_models_at = now + MODEL_POLL_S
-            self._shared.run(lambda db: report_worker(db, self._name, b""))
             self._load_models()
+            figures = self._meter.figures()
+            self._shared.run(lambda db: report_worker(db, self._meter.name, figures))
             apply_host_rules(self._rules, PostgresCollection(self._collection.folder, self._shared.db))
         return []
 
     def _load_models(self) -> None:
         """Swap models, between two pages."""
-        for version, name, state in self._shared.run(lambda db: newer_models(db, self._version)):
-            self._version = version
+        for version, name, state in self._shared.run(lambda db: newer_models(db, self._meter.model_version)):
+            self._meter.model_version = version
             self._analysis.pool.update_state(name, state)
             # Without worker processes the analyzer is in this process.
             learner = self._analysis.parts.learners.get(name)

@@ -6,6 +6,7 @@ and one that is killed has lost nothing but the requests it had sent.
 """
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -29,13 +30,14 @@ from opilio.store.postgres.connection import (
     postgres_transaction,
 )
 from opilio.store.postgres.outcomes import add_outcomes, crawl_progress, reserve_address
-from opilio.store.postgres.roles import database_time
+from opilio.store.postgres.roles import WorkerFigures, database_time
 from opilio.store.writer import save_robots
 
 MAX_BACKLOG = 2_000  # results that wait for the trainer; above it workers lease nothing
 RECONNECT_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 # Requests of different workers to one address keep this much more apart, for the time until a request leaves.
 ADDRESS_MARGIN_S = 0.05
+TIMED_LEASES = 500  # percentiles are those of the last leases
 T = TypeVar("T")
 
 
@@ -101,6 +103,41 @@ class SharedConnection:
             return
 
 
+class WorkerMeter:
+    """Counts what a worker does, for its report."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.model_version = 0
+        self.expired_leases = 0
+        self._leases = 0
+        self._fetches = 0
+        self._refetches = 0
+        self._lease_times_s: deque[float] = deque(maxlen=TIMED_LEASES)
+
+    def add_leases(self, leases: int, took_s: float) -> None:
+        """Leases that one call took."""
+        self._leases += leases
+        self._lease_times_s.append(took_s)
+
+    def add_result(self, fetches: int, committed: bool) -> None:
+        """The end of a lease."""
+        self._fetches += fetches
+        self._refetches += 0 if committed else fetches
+
+    def figures(self) -> WorkerFigures:
+        times = sorted(self._lease_times_s) or [0.0]
+        return WorkerFigures(
+            leases=self._leases,
+            lease_p50_s=times[len(times) // 2],
+            lease_p99_s=times[len(times) * 99 // 100],
+            expired_leases=self.expired_leases,
+            fetches=self._fetches,
+            refetches=self._refetches,
+            model_version=self.model_version,
+        )
+
+
 class WorkerCommitter:
     """See `Committer`: leases from the shared frontier, results to the trainer."""
 
@@ -111,13 +148,13 @@ class WorkerCommitter:
         connection: SharedConnection,
         policy: FrontierPolicy,
         clock: DatabaseClock,
-        name: str,
+        meter: WorkerMeter,
         stop: StopSettings,
     ) -> None:
         self._connection = connection
         self._policy = policy
         self._clock = clock
-        self._name = name
+        self._meter = meter
         self._stop = stop
         self._held: dict[str, tuple[int, float]] = {}  # by host: token and end of the lease
         self._wakes_at: float | None = None
@@ -143,7 +180,10 @@ class WorkerCommitter:
             self._wakes_at = now if len(leases) == hosts else frontier.wakes_at()
             return leases
 
+        started_at = elapsed_s()
         leases = self._connection.run(take)
+        if leases:
+            self._meter.add_leases(len(leases), elapsed_s() - started_at)
         for lease in leases:
             self._held[lease.host] = (lease.token, lease.expires_at)
         return leases
@@ -152,7 +192,10 @@ class WorkerCommitter:
         """Hold hosts longer; those that were lost are no longer fetched from."""
         kept = self._connection.run(lambda db: self._frontier(db).renew(leases, now, ttl_s))
         for lease in leases:
-            self._held[lease.host] = (lease.token, now + ttl_s if lease.host in kept else 0.0)
+            if lease.host in kept:
+                self._held[lease.host] = (lease.token, now + ttl_s)
+            else:
+                self._lose(lease)
         self._clock.synchronize(self._connection.db)
 
     def commit(self, lease_results: Sequence[LeaseResult], now: float) -> list[Event]:
@@ -166,14 +209,24 @@ class WorkerCommitter:
             frontier.set_time(now)
             kept = frontier.complete_all(ended)
             own = [result for result in lease_results if result.lease.host in kept]
-            add_outcomes(db, self._name, [msgspec.msgpack.encode(result) for result in own])
+            add_outcomes(db, self._meter.name, [msgspec.msgpack.encode(result) for result in own])
             return kept
 
         kept = self._connection.run(write)
         for result in lease_results:
+            committed = result.lease.host in kept
+            if not committed:
+                self._lose(result.lease)
+            self._meter.add_result(len(result.outcomes), committed)
             self._held.pop(result.lease.host, None)
         outcomes = tuple(one for result in lease_results if result.lease.host in kept for one in result.outcomes)
         return [BatchCommitted(at=now, outcomes=outcomes, queued=0, expected=None)]
+
+    def _lose(self, lease: HostLease) -> None:
+        """The lease is no longer ours. It is counted once, whether a renewal or the commit shows it first."""
+        if self._held.get(lease.host, (0, 0.0))[1] > 0.0:
+            self._meter.expired_leases += 1
+        self._held[lease.host] = (lease.token, 0.0)
 
     def wakes_at(self) -> float | None:
         """When a host may be leased, as far as the last lease showed; others add links meanwhile."""

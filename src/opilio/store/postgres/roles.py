@@ -7,12 +7,16 @@ that was too slow. The trainer's role gives the right to write everything but le
 import time
 from contextlib import closing, suppress
 
+import msgspec
+
 from opilio.core.errors import CollectionError
 from opilio.core.protocols import Database
 from opilio.store.postgres.connection import ConnectionLostError, PostgresConnection
 
 TRAINER = "trainer"
 ROLE_TTL_S = 15.0
+# A worker that was not seen for this long is gone.
+WORKER_TIMEOUT_S = 15.0
 NOW = "extract(epoch FROM clock_timestamp())"
 _ACQUIRE = f"""INSERT INTO role VALUES (:name, :holder, 1, {NOW} + :ttl) ON CONFLICT (name) DO UPDATE
     SET holder = excluded.holder, token = role.token + 1, expires_at = excluded.expires_at
@@ -69,12 +73,28 @@ class Role:
         return str(row[0]) if row else ""
 
 
-def report_worker(db: Database, name: str, figures: bytes) -> None:
-    """Write down that a worker is there, with its figures."""
+class WorkerFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker reports about itself, since it was started."""
+
+    leases: int = 0  # host leases taken
+    lease_p50_s: float = 0.0  # time that the database took for a lease, of the last ones
+    lease_p99_s: float = 0.0
+    expired_leases: int = 0  # leases lost to another worker, or expired before the commit
+    fetches: int = 0
+    refetches: int = 0  # fetches whose results were lost with the lease: they are fetched again
+    model_version: int = 0
+
+    @property
+    def refetch_ratio(self) -> float:
+        return self.refetches / self.fetches if self.fetches else 0.0
+
+
+def report_worker(db: Database, name: str, figures: WorkerFigures) -> None:
+    """Store that a worker is alive, with its figures."""
     db.execute(
         f"INSERT INTO worker VALUES (?, {NOW}, {NOW}, ?) ON CONFLICT (name) DO UPDATE"
         " SET seen_at = excluded.seen_at, figures = excluded.figures",
-        (name, figures),
+        (name, msgspec.json.encode(figures)),
     )
 
 
@@ -93,6 +113,15 @@ def live_workers(db: Database, within_s: float) -> set[str]:
     return {name for (name,) in db.execute(f"SELECT name FROM worker WHERE seen_at > {NOW} - ?", (within_s,))}
 
 
+def worker_figures(dsn: str, within_s: float) -> dict[str, WorkerFigures]:
+    """The figures of the workers that were seen lately, by name."""
+    with closing(PostgresConnection(dsn)) as db:
+        sql = f"SELECT name, figures FROM worker WHERE seen_at > {NOW} - ? ORDER BY name"
+        rows = db.execute(sql, (within_s,)).fetchall()
+    # A worker of an earlier version reports no figures.
+    return {name: msgspec.json.decode(bytes(data) or b"{}", type=WorkerFigures) for name, data in rows}
+
+
 def database_facts(dsn: str) -> dict[str, str | int]:
     """What a check of a database shows: versions, how quickly it answers, how its clock differs, who works on it."""
     with closing(PostgresConnection(dsn)) as db:
@@ -108,7 +137,7 @@ def database_facts(dsn: str) -> dict[str, str | int]:
         if db.execute("SELECT to_regclass('opilio_schema')").fetchone()[0] is None:
             return {**facts, "collection": "none"}
         facts["schema"] = int(db.execute("SELECT version FROM opilio_schema").fetchone()[0])
-        facts["workers"] = ", ".join(sorted(live_workers(db, 15.0))) or "none"
+        facts["workers"] = ", ".join(sorted(live_workers(db, WORKER_TIMEOUT_S))) or "none"
         facts["waiting_results"] = int(db.execute("SELECT count(*) FROM outcome").fetchone()[0])
         return facts
 
