@@ -57,7 +57,13 @@ def test_dates_to_come_are_a_calendar_in_a_crawl_of_today(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("path", "followed"),
-    [("wiki/Node.js", True), ("wiki/File:Wren.jpg", True), ("wren.jpg", False), ("Paper.PDF?x=1", False)],
+    [
+        ("wiki/Node.js", True),
+        ("wiki/File:Wren.jpg", True),
+        ("wren.jpg", False),
+        ("Paper.PDF?x=1", True),
+        ("eggs.ZIP?x=1", False),
+    ],
 )
 def test_links_to_files_are_not_followed_but_pages_named_like_files_are(
     tmp_path: Path, path: str, followed: bool
@@ -156,13 +162,13 @@ def test_kind_of_content_is_skipped_when_fetched_over_http(tmp_path: Path) -> No
     from opilio.fetch.recorded import RecordedResponse as Answer
 
     web = {
-        ROOT: page(links=["/paper", "/t.txt"]),
-        ROOT + "paper": Answer(200, (("Content-Type", "application/pdf"),), b"%PDF"),
+        ROOT: page(links=["/eggs", "/t.txt"]),
+        ROOT + "eggs": Answer(200, (("Content-Type", "application/zip"),), b"PK"),
     }
     web[ROOT + "t.txt"] = Answer(200, (("Content-Type", "text/plain; charset=latin-1"),), b"caf\xe9 wren")
     with served(SmallWeb(web)) as server:
         crawl(tmp_path / "c", settings_for(server, [ROOT]))
-    assert states(tmp_path / "c")["paper"] == (DROPPED, "content-type application/pdf")
+    assert states(tmp_path / "c")["eggs"] == (DROPPED, "content-type application/zip")
     assert stored(tmp_path / "c") == [ROOT, ROOT + "t.txt"]
 
 

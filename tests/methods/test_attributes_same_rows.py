@@ -31,7 +31,7 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, BatchCommit
     """A collection whose crawl was killed, its committer, and that of the resumed crawl."""
     folder = tmp_path_factory.mktemp("s1") / "c"
     with served(SmallWeb(crowded_web())) as server:
-        tree = learning_tree(server, strategy="s1-bayes", frontier={"per_host": 1})
+        tree = learning_tree(server, strategy="s1-bayes", frontier={"per_host": 1, "traps": False})
         return folder, crawl_and_stop_dead(folder, tree, 24), crawl_and_stop_dead(folder, tree, 0)
 
 

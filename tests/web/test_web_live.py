@@ -77,16 +77,16 @@ def test_user_starts_watches_pauses_resumes_and_stops_a_crawl(browser: Browser, 
         page.check(".across [value=time]")
         expect(page.locator(".by-time svg.chart")).to_be_visible()
         expect(page.locator(".by-pages svg.chart")).to_be_hidden()
-        page.click("text=Pause")
+        page.click("button:has-text('Pause')")
         expect(chip).to_have_text("paused")
         pages = collection_status(folder).pages
         assert has_writer(folder)
-        page.click("text=Resume")
+        page.click("button:has-text('Resume')")
         expect(chip).to_have_text("running")
         page.wait_for_function(
             "n => Number(document.querySelector('[data-count=pages]')?.textContent.replaceAll(',', '')) > n", arg=pages
         )
-        page.click("text=Stop")
+        page.click("button:has-text('Stop')")
         expect(chip).to_have_text("stopped")
         assert one.problems == []
     assert collection_status(folder).stop_reason == "stopped from the browser"

@@ -37,7 +37,7 @@ LEGEND = 24  # pixels under the chart
 
 def curve_routes(context: AppContext) -> list[Route]:
     def picture(name: str, form: str, x: str) -> bytes:
-        data = live_data(context, name, everything=False)
+        data = live_data(context, name, everything=True)
         if form == "png":
             return render_png(harvest_series(data["curve"], data["status"]["stops_below"], x), x)
         chart = harvest_chart(data["curve"], data["status"]["stops_below"], x)
