@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,15 @@ def test_script_needs_no_main_guard(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout.split()) == (0, ["start", "6"]), done.stderr
 
 
+@pytest.fixture
+def _default_sigint() -> Iterator[None]:
+    """Tests that a shell runs in the background inherit an ignored SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_default_sigint")
 def test_interrupt_stops_cleanly_and_the_next_call_resumes(tmp_path: Path) -> None:
     def interrupt(event: opilio.Event) -> None:
         if isinstance(event, BatchCommitted) and not interrupted.is_set():
