@@ -57,6 +57,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", HOSTILE)
 def test_memory_for_hostile_rules_is_bounded(case: str) -> None:
     body = ("User-agent: *\n" + HOSTILE[case]).encode()

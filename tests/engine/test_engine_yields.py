@@ -198,6 +198,7 @@ def test_memory_is_bounded() -> None:
     assert len(crawl.monitor._hosts) == 10
 
 
+@pytest.mark.slow
 def test_waste_is_limited_beside_a_trap() -> None:
     """The table of all kinds is in docs/lab/traps.md; here one of them, on a small web."""
     options = TrapOptions(budget=400, pages=600, hosts=2)

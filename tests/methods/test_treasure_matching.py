@@ -185,6 +185,7 @@ def test_long_list_is_cut_into_stretches() -> None:
     assert len(found.windows) == 2
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.tuples(*[st.floats(0, 1)] * 4), st.booleans()), min_size=100, max_size=140))
 def test_fitted_weights_lie_on_the_simplex_s2_f8(rows: list[Any]) -> None:
     evidence = WeightEvidence()
