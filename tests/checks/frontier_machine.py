@@ -127,7 +127,7 @@ class BothFrontiers(RuleBasedStateMachine):
 
     @rule(host=hosts, path=paths, score=scores)
     def rescore(self, host: str, path: str, score: float) -> None:
-        wanted = [(host, lead(path, host=host).key, score), ("nobody.example", 1, score)]
+        wanted = [(host, lead(path, host=host).key, score), ("unknown.example", 1, score)]
         self.both(lambda f: f.rescore(wanted))
 
     @rule(host=hosts)

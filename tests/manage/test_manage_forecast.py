@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opilio.cli.text_output import format_forecast
 from opilio.manage.status import MIN_FETCHES, forecast_relevant
 
 
@@ -26,3 +27,8 @@ def test_too_little_evidence_gives_no_forecast() -> None:
     assert forecast_relevant(MIN_FETCHES - 1, 10, 5) == []
     assert forecast_relevant(200, 0, 0) == []
     assert forecast_relevant(30_000, 10, 5) == []
+
+
+def test_text_says_how_far_forecasts_were_checked() -> None:
+    assert "never checked" in format_forecast(forecast_relevant(200, 100, 50), 200)[-1]
+    assert not any("never checked" in line for line in format_forecast(forecast_relevant(200, 100, 50, [1600]), 200))

@@ -46,12 +46,14 @@ def status(
     values["genres"] = ", ".join(f"{genre} {count}" for genre, count in found.genres.items()) or "none found"
     if found.agents is not None:
         values["agents"] = "; ".join(f"{name}: {state}" for name, state in found.agents.items())
-    values.pop("forecast", None)
+    # The forecast has lines of its own. The estimate of the queue is not calibrated, so only --json has it.
+    for name in ("forecast", "expected_relevant"):
+        values.pop(name, None)
     width = max(map(len, values))
     for name, value in values.items():
         print_text(f"{name.replace('_', ' '):{width}}  {value}")
     if found.forecast is not None:
-        print_text("\n".join(format_forecast(found.forecast)))
+        print_text("\n".join(format_forecast(found.forecast, found.fetched)))
     return 0
 
 

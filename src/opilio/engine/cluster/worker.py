@@ -8,6 +8,7 @@ and one that is killed has lost nothing but the requests it had sent.
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import chain, repeat
 from typing import TypeVar
 
 import msgspec
@@ -75,26 +76,24 @@ class SharedConnection:
 
     def run(self, work: Callable[[PostgresConnection], T]) -> T:
         """Do something in one transaction. It may run several times, so it must read before it decides."""
-        for attempt in range(1 << 30):
+        while True:
             try:
                 with postgres_transaction(self.db):
                     return work(self.db)
             except RetryTransactionError:
                 continue
             except ConnectionLostError as error:
-                self._reconnect(attempt, error)
-        raise AssertionError
+                self._reconnect(error)
 
     def close(self) -> None:
         self.db.close()
 
-    def _reconnect(self, attempt: int, error: CollectionError) -> None:
+    def _reconnect(self, error: CollectionError) -> None:
         """Wait for the server: what is in memory is kept until it is back."""
         self.db.close()
         self._on_wait(f"{error}; waiting for the server")
-        while True:
-            time.sleep(RECONNECT_S[min(attempt, len(RECONNECT_S) - 1)])
-            attempt += 1
+        for wait_s in chain(RECONNECT_S, repeat(RECONNECT_S[-1])):
+            time.sleep(wait_s)
             try:
                 self.db = PostgresConnection(self._dsn)
                 self._clock.synchronize(self.db)

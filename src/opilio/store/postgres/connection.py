@@ -12,7 +12,7 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
-from opilio.core.errors import CollectionError, UsageError
+from opilio.core.errors import CollectionError, MissingExtraError, UsageError
 from opilio.core.protocols import Rows, Values
 
 SCHEME = "postgresql://"
@@ -55,7 +55,7 @@ def _driver() -> ModuleType:
         import psycopg
         import psycopg.adapt
     except ImportError as error:
-        raise CollectionError(f"{SCHEME}…: needs psycopg; install it with: pip install 'opilio[postgres]'") from error
+        raise MissingExtraError(f"{SCHEME}…: needs psycopg; install it with: pip install 'opilio[postgres]'") from error
     return psycopg
 
 
