@@ -19,8 +19,8 @@ import msgspec
 
 from opilio.core.records import FetchResult
 from opilio.engine.analysis import PageAnalyzer
-from opilio.engine.worker_process import REPLY_HEADER, AnalysisJob, AnalysisReply, StateUpdate
-from opilio.engine.workers import WorkerPool, _WorkerConnection
+from opilio.engine.workers.pool import WorkerPool, _WorkerConnection
+from opilio.engine.workers.process import REPLY_HEADER, AnalysisJob, AnalysisReply, StateUpdate
 
 _MESSAGE_HEADER = struct.Struct("!II")
 _decode = msgspec.msgpack.Decoder(AnalysisJob | StateUpdate).decode

@@ -25,7 +25,7 @@ from opilio.core.settings import Settings
 from opilio.engine.wiring.analysis import AnalysisOptions
 from opilio.engine.wiring.session import CrawlSession, Machine, create_collection
 from opilio.engine.wiring.settings import CheckedSettings, check_settings
-from opilio.engine.workers import AnalysisPool, InlinePool
+from opilio.engine.workers.pool import AnalysisPool, InlinePool
 from opilio.store.collection import Collection
 from opilio.topic.setup import resolve_settings
 

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import Stemmer
 
-from opilio.core.records import FetchResult, Page
+from opilio.core.page import Page
+from opilio.core.records import FetchResult
 from opilio.parse.html import HtmlParser
 from opilio.text.language_id import identify_language
 from opilio.text.languages import stop_words

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import xxhash
 
-from opilio.core.records import Page, Reading
+from opilio.core.page import Page, Reading
 from opilio.core.settings import Settings
 from opilio.lab.evaluation.statistics import bootstrap_mean
 from opilio.lab.webs.labels import load_labels

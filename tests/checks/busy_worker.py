@@ -5,7 +5,7 @@ from typing import cast
 
 from opilio.core.records import Analysis, FetchResult, Lead
 from opilio.engine.analysis import PageAnalyzer
-from opilio.engine.workers import WorkerPool
+from opilio.engine.workers.pool import WorkerPool
 
 
 class BusyAnalyzer:

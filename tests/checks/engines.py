@@ -21,7 +21,7 @@ from opilio.engine.wiring.build import Environment, build_engine, build_frontier
 from opilio.engine.wiring.settings import complete_settings
 from opilio.engine.wiring.start import initial_states
 from opilio.engine.wiring.topic import build_topic
-from opilio.engine.workers import AnalysisPool
+from opilio.engine.workers.pool import AnalysisPool
 from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
 from opilio.store.collection import Collection, collection_exists
 from opilio.store.warc import WarcWriter

@@ -7,7 +7,7 @@ import pytest
 
 from checks.small_webs import BIRDS, SmallWeb, crawl, page, robots, rows, served, settings_for, stored, word
 from opilio.core.errors import ConfigError
-from opilio.engine.politeness.rendering import HostHistory
+from opilio.engine.rendering import HostHistory
 from opilio.fetch.browser import find_chromium
 from opilio.fetch.recorded import RecordedResponse
 from opilio.lab.server.server import LabWebServer

@@ -21,7 +21,7 @@ from opilio.engine.link_scoring import StaticLinkScorer
 from opilio.engine.politeness.traps import UrlFilter
 from opilio.engine.revisit.outcomes import RevisitOutcomes
 from opilio.engine.visit import LeaseResult, VisitLimits
-from opilio.engine.workers import AnalysisPool, WorkerPool, WorkerStartError
+from opilio.engine.workers.pool import AnalysisPool, WorkerPool, WorkerStartError
 from opilio.frontier.policy import refuse_nothing
 from opilio.frontier.sqlite.frontier import SqliteFrontier
 from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier

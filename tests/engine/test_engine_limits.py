@@ -9,9 +9,9 @@ import pytest
 
 from checks.costly_pages import URL, CostlyAnalyzer
 from opilio.core.records import Analysis, FetchResult, Lead
-from opilio.engine import workers
-from opilio.engine.worker_process import AnalysisLimits
-from opilio.engine.workers import LIMIT_EXCEEDED, AnalysisError, WorkerPool
+from opilio.engine.workers import pool
+from opilio.engine.workers.pool import LIMIT_EXCEEDED, AnalysisError, WorkerPool
+from opilio.engine.workers.process import AnalysisLimits
 
 LIMITS = AnalysisLimits(cpu_s=0.2, memory_mb=256)
 Results = list[Analysis | BaseException]
@@ -96,7 +96,7 @@ def test_pages_sent_while_a_dead_worker_is_noticed_are_analyzed(tmp_path: Path) 
 
 
 def test_pool_has_room_again_when_large_pages_are_analyzed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "MAX_WAITING_BYTES", 100)
+    monkeypatch.setattr(pool, "MAX_WAITING_BYTES", 100)
 
     async def run(pool: WorkerPool) -> Results:
         lead = Lead(url=f"{URL}a", key=1, host="a.example")

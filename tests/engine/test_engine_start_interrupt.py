@@ -18,8 +18,8 @@ STEPS = [
     "opilio.engine.wiring.session:build_fetcher",
     "opilio.engine.wiring.session:load_topic_and_states",
     "opilio.engine.wiring.assembly:build_analysis_parts",
-    "opilio.engine.workers:WorkerPool.start",
-    "opilio.engine.workers:start_with_signals_blocked",
+    "opilio.engine.workers.pool:WorkerPool.start",
+    "opilio.engine.workers.pool:start_with_signals_blocked",
     "opilio.engine.wiring.session:build_frontier_policy",
     "opilio.engine.wiring.session:CrawlSession._prepare_run",
     "opilio.engine.wiring.session:build_engine",
@@ -84,5 +84,6 @@ def test_signal_at_a_step_of_start_up_ends_the_crawl_cleanly(tmp_path: Path, ste
 
 
 def test_second_signal_during_start_up_quits_at_once(tmp_path: Path) -> None:
-    code, messages = interrupted_at("opilio.engine.workers:WorkerPool.start", signal.SIGINT, tmp_path / "c", times=2)
+    step = "opilio.engine.workers.pool:WorkerPool.start"
+    code, messages = interrupted_at(step, signal.SIGINT, tmp_path / "c", times=2)
     assert (code, "Traceback" in messages) == (130, False), messages

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from checks import busy_worker
-from opilio.engine import workers
-from opilio.engine.worker_process import start_with_signals_blocked
-from opilio.engine.workers import WorkerPool
+from opilio.engine.workers import pool
+from opilio.engine.workers.pool import WorkerPool
+from opilio.engine.workers.process import start_with_signals_blocked
 
 TESTS = Path(__file__).parents[1]
 
@@ -56,7 +56,7 @@ def test_interrupted_start_of_a_worker_leaves_no_process(
         seen.append(process)
         raise error
 
-    monkeypatch.setattr(workers, "start_with_signals_blocked", interrupted)
+    monkeypatch.setattr(pool, "start_with_signals_blocked", interrupted)
 
     async def begin() -> None:
         with pytest.raises(error):

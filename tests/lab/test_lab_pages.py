@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from opilio.core.errors import OfflineWebError, ParseError
-from opilio.core.records import FetchResult, Page
+from opilio.core.page import Page
+from opilio.core.records import FetchResult
 from opilio.lab.synthetic.plan import make_plan
 from opilio.lab.synthetic.shape import WebShape
 from opilio.lab.webs import pages as lab_pages

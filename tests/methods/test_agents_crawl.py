@@ -29,14 +29,15 @@ from checks.small_webs import (
 )
 from opilio.core.errors import ConfigError, TopicError
 from opilio.core.events import BatchCommitted, Event
-from opilio.core.records import Reading, Verdict
+from opilio.core.page import Reading
+from opilio.core.records import Verdict
 from opilio.core.settings import Tree
 from opilio.core.strategies import strategy_names
 from opilio.engine.commit import BatchCommitter
 from opilio.engine.wiring.session import create_crawl
 from opilio.engine.wiring.settings import complete_settings
 from opilio.engine.wiring.topic import build_topic
-from opilio.engine.workers import InlinePool
+from opilio.engine.workers.pool import InlinePool
 from opilio.lab.server.http import AccessLogEntry
 from opilio.manage.agents import list_agents
 from opilio.manage.status import collection_status

@@ -2,7 +2,7 @@
 
 import pytest
 
-from opilio.core.records import Link, Page, Reading
+from opilio.core.page import Link, Page, Reading
 from opilio.methods.dewey.detect import (
     PAPER_RULE,
     RECOMMENDED_RULE,

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from opilio.core.records import Reading
+from opilio.core.page import Reading
 from opilio.methods.treasure.build import GraphLimits, bottom_up, build_graph, top_down
 from opilio.methods.treasure.graph import TGraph, decode_graph, encode_graph
 from opilio.testing.readings import reading_of

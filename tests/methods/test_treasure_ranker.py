@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from checks.scored_links import scored_links
-from opilio.core.records import BLOCK_BREAK, LINK_END, LINK_START, Link, Outcome, Page, Reading, Verdict, url_key
+from opilio.core.page import BLOCK_BREAK, LINK_END, LINK_START, Link, Page, Reading
+from opilio.core.records import Outcome, Verdict, url_key
 from opilio.methods.dewey.detect import PAPER_RULE, RECOMMENDED_RULE, GalaxyRule, LexiconMatcher, link_galaxies
 from opilio.methods.dewey.lexicon import parse_lexicon
 from opilio.methods.dewey.target import DeweyTarget

@@ -3,8 +3,9 @@ from collections.abc import Callable
 import pytest
 
 from opilio.core.errors import ParseError
+from opilio.core.page import BLOCK_BREAK, Page
 from opilio.core.protocols import Parser
-from opilio.core.records import BLOCK_BREAK, FetchResult, Page
+from opilio.core.records import FetchResult
 from opilio.parse.html import HtmlParser
 from opilio.testing.parser import URL, ParserChecks, answer, check_page
 

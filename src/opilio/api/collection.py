@@ -9,7 +9,7 @@ import msgspec
 
 from opilio.core.clock import SystemClock
 from opilio.core.errors import CollectionError, UsageError
-from opilio.core.settings import describe_validation_error
+from opilio.core.settings_input import describe_validation_error
 from opilio.manage.export import export_to_file, format_of
 from opilio.manage.history import page_history
 from opilio.manage.label import LabelRequest, label_pages

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from opilio.engine.workers import available_cpus
+from opilio.engine.workers.pool import available_cpus
 from opilio.lab.experiments.declarations import load_experiment, select_variants
 from opilio.lab.experiments.results import RunResult
 from opilio.lab.experiments.study import Study, StudyOptions, run_jobs

@@ -11,7 +11,8 @@ from typing import Any
 from opilio.api.collection import CollectionView
 from opilio.core.clock import SystemClock
 from opilio.core.events import EventListener
-from opilio.core.settings import Tree, merge_trees, validate_tree
+from opilio.core.settings import Tree
+from opilio.core.settings_input import merge_trees, validate_tree
 from opilio.engine.cluster.session import ClusterRun
 from opilio.engine.loop import Engine
 from opilio.engine.wiring.launch import Notify, new_event_loop, open_crawl

@@ -11,7 +11,7 @@ import typer
 from opilio.cli.options import JsonOption, print_json, print_message, print_text
 
 if TYPE_CHECKING:
-    from opilio.core.records import Page
+    from opilio.core.page import Page
     from opilio.core.settings import Settings
 
 
@@ -69,7 +69,7 @@ def dewey(
 
 def _page(text: str, file: Path | None, settings: "Settings") -> "Page":
     from opilio.core.errors import UsageError
-    from opilio.core.records import Page
+    from opilio.core.page import Page
 
     if bool(text) == (file is not None):
         raise UsageError("give either a text, a URL or --file; `-` reads stdin")

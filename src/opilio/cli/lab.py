@@ -49,7 +49,7 @@ def webs(
     """Summarize offline webs: pages, hosts, links, labels, topics, seed sets."""
     import msgspec
 
-    from opilio.engine.workers import available_cpus
+    from opilio.engine.workers.pool import available_cpus
     from opilio.lab.webs.summary import summarize_web
 
     found = [summarize_web(folder, processes=available_cpus()) for folder in folders]
@@ -68,7 +68,7 @@ def make(
     """Write a synthetic web: pages, labels, topics and host faults."""
     from opilio.core.errors import UsageError
     from opilio.core.files import report_write_errors
-    from opilio.engine.workers import available_cpus
+    from opilio.engine.workers.pool import available_cpus
     from opilio.lab.synthetic.web import write_synthetic_web
     from opilio.lab.webs.summary import summarize_web
 
@@ -174,7 +174,8 @@ def _shape(given: list[str] | None, seed: int) -> "WebShape":
     import msgspec
 
     from opilio.core.errors import UsageError
-    from opilio.core.settings import Tree, describe_validation_error, parse_assignment
+    from opilio.core.settings import Tree
+    from opilio.core.settings_input import describe_validation_error, parse_assignment
     from opilio.lab.synthetic.shape import WebShape
 
     tree: Tree = {"seed": seed}

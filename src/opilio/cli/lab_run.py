@@ -12,8 +12,8 @@ import msgspec
 from opilio.cli.options import print_json, print_message, print_text
 from opilio.core.errors import UsageError
 from opilio.core.files import make_writable_folder, pluralize, report_write_errors
-from opilio.core.settings import merge_trees, parse_setting
-from opilio.engine.workers import available_cpus
+from opilio.core.settings_input import merge_trees, parse_setting
+from opilio.engine.workers.pool import available_cpus
 from opilio.lab.benchmark.registration import open_manual_webs
 from opilio.lab.experiments.declarations import Plot, load_experiment, select_variants, suite_experiments
 from opilio.lab.experiments.results import RunResult, write_results

@@ -136,7 +136,7 @@ def _facts() -> dict[str, Any]:
 
     from opilio.core.registry import SECTION_GROUPS, SEED_ENGINES, plugin_names
     from opilio.core.strategies import strategy_names
-    from opilio.engine.workers import available_cpus
+    from opilio.engine.workers.pool import available_cpus
 
     free = shutil.disk_usage(Path.cwd()).free
     problems = []

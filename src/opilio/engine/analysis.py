@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from opilio.core.errors import ParseError
+from opilio.core.page import Page, Reading
 from opilio.core.protocols import Judge, OnlineLearner, Parser, Ranker
 from opilio.core.records import (
     SCOPE_FAILURE,
@@ -24,8 +25,6 @@ from opilio.core.records import (
     Failure,
     FetchResult,
     Lead,
-    Page,
-    Reading,
     Tier,
     Verdict,
 )

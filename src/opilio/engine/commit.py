@@ -8,25 +8,22 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from opilio.core.caches import evict_oldest
 from opilio.core.events import BatchCommitted, CrawlStopped, Event, HostBackedOff, RobotsRead
 from opilio.core.protocols import DuplicateDetector, Frontier, LinkScorer
-from opilio.core.records import HostLease, Lead, Outcome, PageChange, url_key
+from opilio.core.records import HostLease, Lead, Outcome, PageChange
 from opilio.core.urls import host_of
-from opilio.engine.copy_links import AliasFinder, CopyLinkFilter
+from opilio.engine.copy_links import AliasFinder
 from opilio.engine.discovery import SiteDiscovery
 from opilio.engine.labels import LabelInbox
 from opilio.engine.learning import LearnerGroup
+from opilio.engine.outgoing import OutgoingLeads
 from opilio.engine.politeness.robots import RobotsRules
 from opilio.engine.politeness.traps import UrlFilter, save_given_up
 from opilio.engine.revisit.outcomes import RevisitOutcomes, StoredPages
 from opilio.engine.revisit.scheduler import RevisitScheduler
 from opilio.engine.visit import LeaseResult, VisitLimits
-from opilio.frontier.policy import seed_score
 from opilio.store.collection import Collection
 from opilio.store.writer import CollectionWriter
-
-MAX_COOKIE_RETRIES = 20_000  # remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +77,8 @@ class BatchCommitter:
         self._learning = learning
         self._link_scorer = link_scorer
         self._labels = LabelInbox(targets.collection, targets.writer, targets.frontier, learning, link_scorer)
-        self._limits = bounds
-        self._copy_links = CopyLinkFilter(targets.collection.connection, bounds.follow_copies)
+        self._outgoing = OutgoingLeads(targets.collection.connection, link_scorer, bounds)
         self._aliases = AliasFinder(targets.collection.connection)
-        self._cookie_retries: dict[int, None] = {}
         self._publish_state = publish
         self._stored_figures: dict[str, float] = {}  # figures for observers, as last written
         self._pending_events: list[Event] = []  # already stored, returned with the next batch
@@ -144,7 +139,7 @@ class BatchCommitter:
     def _score_links(self, batch: "_Batch") -> None:
         """The link model learns from the batch first, so that its links are scored with the newest weights."""
         self._link_scorer.observe(batch.new_outcomes)
-        batch.leads = self._outgoing_leads(batch.outcomes)
+        batch.leads = self._outgoing.leads(batch.outcomes)
 
     def _record_revisits(self, batch: "_Batch") -> None:
         batch.events += self._targets.revisit_outcomes.record(
@@ -154,7 +149,7 @@ class BatchCommitter:
     def _enqueue_leads(self, batch: "_Batch") -> None:
         frontier = self._targets.frontier
         added = frontier.add([lead for leads in batch.leads for lead in leads], batch.now)
-        frontier.revive([*_moved_targets(batch.outcomes), *self._cookie_targets(batch.outcomes)])
+        frontier.revive(self._outgoing.refetches(batch.outcomes))
         if added.refused:
             self._link_scorer.discard(added.refused)
 
@@ -283,47 +278,6 @@ class BatchCommitter:
             return outcome
         return msgspec.structs.replace(outcome, duplicate_of=original[0], near_duplicate=original[1])
 
-    def _outgoing_leads(self, outcomes: Sequence[Outcome]) -> list[list[Lead]]:
-        """What each outcome leads to: its redirect target, or its links."""
-        pages: list[Outcome] = []
-        leads: list[list[Lead] | None] = []
-        for outcome in outcomes:
-            redirects = self._redirect_leads(outcome)
-            page = self._copy_links.distinct_links(outcome) if redirects is None and outcome.duplicate_of else outcome
-            leads.append(redirects if page is not None else [])
-            if page is not None and redirects is None:
-                pages.append(page)
-        found = iter(self._link_scorer.score_links(pages))
-        return [next(found) if known is None else known for known in leads]
-
-    def _redirect_leads(self, outcome: Outcome) -> list[Lead] | None:
-        """Where an answer that is no page, or none whose links are followed, leads; None for all others."""
-        page, bounds = outcome.lead, self._limits
-        target = outcome.fetched.location
-        if outcome.change is PageChange.MOVED:  # where it is now is asked for soon, also where it was known before
-            return [msgspec.structs.replace(_redirect_lead(page, target), hops=1, score=seed_score(3))]
-        if target:
-            return [_redirect_lead(page, target)] if page.hops < bounds.max_redirects else []
-        if bounds.max_depth and page.depth >= bounds.max_depth:
-            return []
-        return None
-
-    def _cookie_targets(self, outcomes: Sequence[Outcome]) -> list[tuple[str, int]]:
-        """(host, key) of URLs to fetch once more: a redirect back to them has set a cookie, as consent pages do."""
-        targets = []
-        for outcome in outcomes:
-            target = outcome.fetched.location
-            returns = target and (outcome.lead.hops or target == outcome.lead.url)
-            if (
-                returns
-                and outcome.fetched.header("set-cookie")
-                and (key := url_key(target)) not in self._cookie_retries
-            ):
-                self._cookie_retries[key] = None
-                targets.append((host_of(target), key))
-        evict_oldest(self._cookie_retries, MAX_COOKIE_RETRIES)
-        return targets
-
     def _complete_lease(self, served: LeaseResult, now: float, events: list[Event]) -> bool:
         """End the lease; False: another holder has the host by now."""
         lease, frontier = served.lease, self._targets.frontier
@@ -335,16 +289,3 @@ class BatchCommitter:
             events.append(HostBackedOff(at=now, host=lease.host, until=served.wake_at, reason=served.wait_reason))
         events += served.errors
         return True
-
-
-def _moved_targets(outcomes: Sequence[Outcome]) -> list[tuple[str, int]]:
-    """(host, key) of the URLs that pages have moved to: fetched soon, also where they are known."""
-    targets = [outcome.fetched.location for outcome in outcomes if outcome.change is PageChange.MOVED]
-    return [(host_of(target), url_key(target)) for target in targets]
-
-
-def _redirect_lead(page: Lead, target: str) -> Lead:
-    """Where a redirect points, as promising as the URL it answers for."""
-    return msgspec.structs.replace(
-        page, url=target, key=url_key(target), host=host_of(target), hops=page.hops + 1, retries=0
-    )

@@ -27,7 +27,7 @@ from opilio.core.records import (
 )
 from opilio.engine.politeness.delays import OVERLOAD_STATUSES, backoff_delay_s, delay_after_response_s, retry_delay_s
 from opilio.engine.politeness.host_gate import HostGate, Permit
-from opilio.engine.workers import AnalysisPool, WorkerStartError
+from opilio.engine.workers.pool import AnalysisPool, WorkerStartError
 from opilio.parse.page_state import challenge_header
 
 INTERNAL_ERROR = "internal"

@@ -3,8 +3,9 @@
 import msgspec
 
 from opilio.core.errors import TopicError
+from opilio.core.page import Reading
 from opilio.core.protocols import Judge
-from opilio.core.records import Reading, Reason, Verdict
+from opilio.core.records import Reason, Verdict
 from opilio.text.phrases import PhraseMatcher
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.page_terms import PageTerms

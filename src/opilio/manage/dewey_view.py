@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from opilio.core.records import Page
+from opilio.core.page import Page
 from opilio.core.settings import Settings
 from opilio.methods.dewey.detect import (
     Dot,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from opilio.core.display import html_table, rich_table
 from opilio.core.errors import MissingExtraError, ParseError, UsageError
-from opilio.core.settings import suggest_name
+from opilio.core.settings_input import suggest_name
 from opilio.parse.extract import extract_content, stored_signals
 from opilio.parse.signals import PURPOSES, PageSignals
 from opilio.store.collection import open_readonly

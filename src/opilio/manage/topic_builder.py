@@ -14,9 +14,10 @@ import tomli_w
 import tomlkit
 
 from opilio.core.errors import ConfigError, TopicError
+from opilio.core.page import Page
 from opilio.core.protocols import TOPIC_STATE
-from opilio.core.records import Page
-from opilio.core.settings import Settings, read_settings
+from opilio.core.settings import Settings
+from opilio.core.settings_input import read_settings
 from opilio.engine.wiring.topic_files import LoggedQuery, split_intervals
 from opilio.judge.similarity import CosineJudge
 from opilio.learn.logistic import roc_auc

@@ -7,8 +7,8 @@ again from the page that holds the link.
 from contextlib import suppress
 
 from opilio.core.errors import CollectionError, ParseError
+from opilio.core.page import Reading
 from opilio.core.protocols import FeatureEffect, FrontierEntry, LinkExplanation
-from opilio.core.records import Reading
 from opilio.engine.link_scoring import LinkScorerContext, build_link_scorer
 from opilio.engine.wiring.analysis import AnalysisParts
 from opilio.engine.wiring.assembly import build_analysis_parts

@@ -5,7 +5,8 @@ import struct
 
 import numpy as np
 
-from opilio.core.records import Lead, Reading, Verdict
+from opilio.core.page import Reading
+from opilio.core.records import Lead, Verdict
 from opilio.rank.link_scores import LinkScores, LinkTexts, drop_all, refused_links, tunnel_drop_reason
 from opilio.topic.evolving import EvolvingTopic
 

@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from opilio.core.errors import ConfigError
-from opilio.core.records import Lead, Reading, Verdict
+from opilio.core.page import Reading
+from opilio.core.records import Lead, Verdict
 from opilio.rank.link_scores import (
     LinkScores,
     LinkTextMeasure,

@@ -13,7 +13,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.core.records import Lead, Link, LinkColumns, Page, Reading, Verdict
+from opilio.core.page import Link, Page, Reading
+from opilio.core.records import Lead, LinkColumns, Verdict
 from opilio.text.term_arrays import count_distinct
 from opilio.topic.evolving import CompiledTable, Terms, term_array
 from opilio.topic.senses import OTHER_SENSE

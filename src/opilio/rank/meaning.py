@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.core.records import Link
+from opilio.core.page import Link
 from opilio.rank.link_scores import LinkTexts
 from opilio.text.term_arrays import term_array
 from opilio.text.url_words import UrlTerms

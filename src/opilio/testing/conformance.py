@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from opilio.core.page import Reading
 from opilio.core.protocols import Judge, Learns, Ranker
-from opilio.core.records import LinkColumns, Outcome, Reading
+from opilio.core.records import LinkColumns, Outcome
 from opilio.testing.readings import lead_to, reading_of, verdict_of
 
 JUDGED_PAGES = ("", "~ menu only", "wren nest song wren", "tax law court", "the wren\ncourt law", "wren " * 500)

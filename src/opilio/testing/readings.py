@@ -6,7 +6,8 @@
 import re
 from collections.abc import Sequence
 
-from opilio.core.records import Lead, Link, Page, Reading, Verdict, url_key
+from opilio.core.page import Link, Page, Reading
+from opilio.core.records import Lead, Verdict, url_key
 from opilio.text.vocabulary import term_id
 
 _PIECE = re.compile(r"\[([^\]]*)\]\(([^)\s]*)( nofollow)?\)|([a-z0-9]+)")

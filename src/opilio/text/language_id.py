@@ -8,7 +8,7 @@ or a script that only one language uses. The model takes half a second to load, 
 import unicodedata
 from collections import Counter
 
-from opilio.core.records import BLOCK_BREAK, LINK_END, LINK_START
+from opilio.core.page import BLOCK_BREAK, LINK_END, LINK_START
 from opilio.text.languages import language_name, stop_word_languages, stop_words
 from opilio.text.tokens import tokenize
 

@@ -16,7 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from opilio.core.records import BLOCK_BREAK, LINK_END, LINK_START
+from opilio.core.page import BLOCK_BREAK, LINK_END, LINK_START
 
 SENTENCE_END = "\x05"
 MARKS = (LINK_START, LINK_END, BLOCK_BREAK, SENTENCE_END)

@@ -14,7 +14,7 @@ from importlib.resources import files
 import msgspec
 
 from opilio.core.errors import TopicError
-from opilio.core.records import Reading
+from opilio.core.page import Reading
 from opilio.text.languages import is_known_language, language_name
 from opilio.topic.evolving import CompiledTable
 

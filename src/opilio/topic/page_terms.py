@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.core.records import Reading
+from opilio.core.page import Reading
 from opilio.text.reading import main_terms
 from opilio.text.term_arrays import Terms, count_distinct, term_array
 from opilio.text.vocabulary import term_id

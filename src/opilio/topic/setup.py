@@ -8,7 +8,8 @@ import msgspec
 
 from opilio.core.errors import ConfigError, TopicError
 from opilio.core.files import read_text
-from opilio.core.settings import Settings, Tree, _convert_settings, merge_trees, suggest_name
+from opilio.core.settings import Settings, Tree
+from opilio.core.settings_input import convert_settings, merge_trees, suggest_name
 from opilio.core.strategies import load_strategy
 from opilio.text.idf import BackgroundIdf, load_default_idf
 from opilio.text.language_id import guess_language, identify_language
@@ -84,7 +85,7 @@ def background_idf(stem: str) -> float:
 def resolve_settings(user: Tree, source: str = "configuration") -> Settings:
     """Settings from the user's tree, merged over the strategy's file and the defaults."""
     name = str(user.get("strategy", Settings().strategy))
-    settings = _convert_settings(merge_trees(_without_agent_count(load_strategy(name), user), user), source)
+    settings = convert_settings(merge_trees(_without_agent_count(load_strategy(name), user), user), source)
     if "language" not in user.get("topic", {}):
         topic = settings.topic
         topic.language = (

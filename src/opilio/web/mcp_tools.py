@@ -14,7 +14,8 @@ import msgspec
 from opilio.api.collection import CollectionView
 from opilio.core.clock import format_iso_time
 from opilio.core.errors import UsageError
-from opilio.core.settings import Tree, merge_trees
+from opilio.core.settings import Tree
+from opilio.core.settings_input import merge_trees
 from opilio.core.urls import require_url
 from opilio.manage.formats.markdown import MarkdownPage, convert_page, front_matter
 from opilio.manage.pages import PageTable, StoredPage

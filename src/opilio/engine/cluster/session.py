@@ -40,7 +40,7 @@ from opilio.engine.wiring.seeding import open_seed_sources
 from opilio.engine.wiring.session import create_collection, resolve_workers
 from opilio.engine.wiring.settings import CheckedSettings, resumed_settings
 from opilio.engine.wiring.start import load_topic_and_states
-from opilio.engine.workers import InlinePool
+from opilio.engine.workers.pool import InlinePool
 from opilio.frontier.policy import refuse_nothing
 from opilio.frontier.postgres.frontier import PostgresFrontier
 from opilio.seeds.finder import FoundSeeds

@@ -10,16 +10,16 @@ from functools import partial
 
 import msgspec
 
+from opilio.core.page import Page, Reading
 from opilio.core.protocols import TOPIC_STATE, HasLearners, Judge, OnlineLearner, Parser, Ranker, SamplesPages
-from opilio.core.records import Page, Reading
 from opilio.core.registry import build_component
 from opilio.core.settings import Settings
 from opilio.dedup.fingerprint import fingerprint_terms, one_character_words, simhash64
 from opilio.engine.analysis import PageAnalyzer, PageFeatures, SharedParts, with_page_rules
 from opilio.engine.learning import NO_OWNER, Owner, restore_state
 from opilio.engine.wiring.topic import build_query_log_reader
-from opilio.engine.worker_process import AnalysisLimits
-from opilio.engine.workers import AnalysisPool, InlinePool, WorkerPool
+from opilio.engine.workers.pool import AnalysisPool, InlinePool, WorkerPool
+from opilio.engine.workers.process import AnalysisLimits
 from opilio.judge.learned import LearnedJudge, with_link_score
 from opilio.parse.html import HtmlParser
 from opilio.text.reading import PageReader

@@ -26,7 +26,7 @@ from opilio.engine.wiring.analysis import (
     build_shared_parts,
     open_pool,
 )
-from opilio.engine.workers import AnalysisPool
+from opilio.engine.workers.pool import AnalysisPool
 from opilio.store.collection import Collection
 from opilio.store.writer import CollectionWriter
 from opilio.topic.topic import Topic

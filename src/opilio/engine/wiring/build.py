@@ -21,9 +21,9 @@ from opilio.engine.commit import BatchCommitter, CommitTargets
 from opilio.engine.discovery import SiteDiscovery
 from opilio.engine.loop import Engine, EngineParts
 from opilio.engine.politeness.host_gate import AddressResolver, HostGate, HostThrottle
-from opilio.engine.politeness.rendering import BrowserTools, HostHistory, RenderingPool, ResourceLoader
 from opilio.engine.politeness.robots import RobotsRules
 from opilio.engine.politeness.traps import UrlFilter, build_url_filter
+from opilio.engine.rendering import BrowserTools, HostHistory, RenderingPool, ResourceLoader
 from opilio.engine.reseeding import Reseeding, ReseedTargets, build_reseeder, seed_lead
 from opilio.engine.revisit.outcomes import RevisitOutcomes
 from opilio.engine.revisit.scheduler import RevisitScheduler, with_conditional_requests

@@ -11,7 +11,7 @@ from opilio.core.records import CONTENT_TYPE_FAILURE, SCOPE_FAILURE, Failure
 from opilio.core.registry import FETCHERS, load_plugin
 from opilio.core.scope import page_refusal
 from opilio.core.settings import FetchSettings, Settings
-from opilio.engine.politeness.rendering import BrowserTools
+from opilio.engine.rendering import BrowserTools
 from opilio.fetch.archive import ArchiveFetcher, ArchiveWeb
 from opilio.fetch.browser import BrowserLimits, ChromiumBrowser, find_chromium
 from opilio.fetch.curl import CurlFetcher

@@ -41,7 +41,7 @@ from opilio.engine.wiring.fetcher import adapt_to_archives, build_browser, build
 from opilio.engine.wiring.seeding import open_seed_sources
 from opilio.engine.wiring.settings import CheckedSettings, canonicalize_seeds, check_settings, resumed_settings
 from opilio.engine.wiring.start import load_topic_and_states
-from opilio.engine.workers import available_cpus
+from opilio.engine.workers.pool import available_cpus
 from opilio.frontier.postgres.schema import create_postgres_frontier
 from opilio.frontier.sqlite.claims import ClaimableFrontier
 from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier

@@ -9,7 +9,8 @@ import msgspec
 
 from opilio.core.errors import ConfigError
 from opilio.core.registry import DEFAULT_KINDS, complete_section
-from opilio.core.settings import KIND_SECTIONS, AgentTeamSettings, Settings, TopicSettings, Tree, merge_trees
+from opilio.core.settings import KIND_SECTIONS, AgentTeamSettings, Settings, TopicSettings, Tree
+from opilio.core.settings_input import merge_trees
 from opilio.core.urls import require_url
 from opilio.engine.revisit.policies import POLICIES
 from opilio.engine.wiring.assembly import SINGLE_CRAWLER, assembly_kind, crawl_assembly

@@ -14,13 +14,13 @@ import msgspec
 
 from opilio.core.protocols import AddResult, Database, Frontier, FrontierEntry, FrontierStats
 from opilio.core.records import HostLease, Lead, Tier, UrlResult, UrlState
+from opilio.frontier.link_batch import CachedUrl
 from opilio.frontier.policy import EXPIRED, FRONTIER_FULL, FrontierPolicy, QueueTime, finite_or_zero, reposition
 from opilio.frontier.postgres.add import FrontierRows, PostgresAdder
 from opilio.frontier.postgres.queue import PostgresQueue
 from opilio.frontier.postgres.tables import MIN_PARK_S, Grant, LockedHost, UrlChange
 from opilio.frontier.sqlite.frontier import SqliteFrontier
 from opilio.frontier.sqlite.schema import DONE, DROPPED, FAILED, FINAL_STATE_CODES, QUEUED, WAITING, unpack_keys
-from opilio.frontier.sqlite.url_cache import CachedUrl
 from opilio.frontier.sqlite.urls import UrlTable
 
 _Completed = tuple[HostLease, Sequence[UrlResult], float]  # a lease, its results, when the host wakes

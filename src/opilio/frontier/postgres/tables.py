@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from opilio.core.protocols import Database
+from opilio.frontier.link_batch import CachedUrl
 from opilio.frontier.sqlite.schema import pack_keys, unpack_keys
-from opilio.frontier.sqlite.url_cache import CachedUrl
 from opilio.frontier.sqlite.urls import row_to_cached
 
 # A host that sleeps longer is parked: the index of ready hosts does not hold it until it wakes.

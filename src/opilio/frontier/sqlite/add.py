@@ -10,23 +10,13 @@ from typing import NamedTuple
 
 from opilio.core.protocols import AddResult
 from opilio.core.records import Lead, UrlResult
-from opilio.frontier.policy import (
-    AGGREGATING_POLICIES,
-    FRONTIER_FULL,
-    HOST_TOTAL_REACHED,
-    MAX_PARENTS,
-    FrontierPolicy,
-    MergeState,
-    QueueTime,
-    finite_or_zero,
-    merge_link,
-    reposition,
-)
+from opilio.frontier.link_batch import CachedUrl, LinkBatch
+from opilio.frontier.policy import AGGREGATING_POLICIES, FRONTIER_FULL, MAX_PARENTS, FrontierPolicy
 from opilio.frontier.sqlite.hosts import HostRow, HostTable
 from opilio.frontier.sqlite.leases import FrontierCounters, LeaseTable
-from opilio.frontier.sqlite.schema import DROPPED, FINAL_STATE_CODES, QUEUED, WAITING, pack_keys
-from opilio.frontier.sqlite.url_cache import CachedUrl, UrlCache
-from opilio.frontier.sqlite.urls import InsertRow, QueueReader, UrlTable
+from opilio.frontier.sqlite.schema import DROPPED, FINAL_STATE_CODES, QUEUED, WAITING
+from opilio.frontier.sqlite.url_cache import UrlCache
+from opilio.frontier.sqlite.urls import QueueReader, UrlTable
 
 
 class FrontierTables(NamedTuple):
@@ -95,12 +85,9 @@ class BatchAdder:
     def __init__(self, tables: FrontierTables, policy: FrontierPolicy, now: float) -> None:
         self._tables = tables
         self._policy = policy
-        self._now = now
         self._aggregates = policy.merge in AGGREGATING_POLICIES
-        self._sources: dict[int, Lead] = {}  # the link whose features count
-        self._new: dict[int, CachedUrl] = {}
-        self._promoted: dict[int, CachedUrl] = {}
-        self._refused: list[InsertRow] = []
+        self._batch = LinkBatch(policy, now)
+        self._batch.inserted = tables.counters.inserted
 
     def add(self, leads: Sequence[Lead]) -> AddResult:
         """Add the links, write what changed, enforce the limits."""
@@ -129,7 +116,7 @@ class BatchAdder:
                 else:
                     known.parents = (*known.parents, lead.parent)
         self._write(hosts)
-        refused = tuple(key for _, key, *_ in self._refused)
+        refused = self._batch.refused
         known_before = len(leads) - new - raised - len(refused)
         dropped = len(refused) + self._enforce_limits()
         return AddResult(new=new, promoted=raised, known=known_before, dropped=dropped, refused=refused)
@@ -145,24 +132,11 @@ class BatchAdder:
 
     def _admit(self, lead: Lead, host: HostRow) -> CachedUrl | None:
         """Queue a URL never seen before, or record why it is refused."""
-        limit = self._policy.limits.host_total
-        reason = self._policy.refusal_reason(lead.url) or (HOST_TOTAL_REACHED if limit and host.total >= limit else "")
-        counters = self._tables.counters
-        parents = (lead.parent,) if lead.parent else ()
-        known = CachedUrl(host.id, 0, finite_or_zero(lead.score), lead.depth, lead.tunnel, lead.parent, parents)
-        if reason:
-            counters.dropped += 1
-            self._refused.append(insert_row(lead, known, DROPPED, reason))
-            return None
-        counters.inserted += 1
-        counters.queued += 1
-        known.seq = counters.inserted
-        known.priority, known.timer, _ = self._policy.order.position(known.score, known.seq, self._moment())
-        host.queued += 1
-        host.total += 1
-        host.raise_best(known.tier, known.priority, known.seq)
-        self._new[lead.key] = known
-        self._sources[lead.key] = lead
+        known = self._batch.admit(lead, host.id, host.total)
+        if known is not None:
+            host.queued += 1
+            host.total += 1
+            host.raise_best(known.tier, known.priority, known.seq)
         return known
 
     def _get_or_create_host(self, name: str, hosts: dict[str, HostRow | None]) -> HostRow:
@@ -173,34 +147,20 @@ class BatchAdder:
         return host
 
     def _merge(self, lead: Lead, known: CachedUrl, hosts: dict[str, HostRow | None]) -> bool:
-        """Merge what the link adds; returns whether the URL's priority rose."""
-        before = MergeState(known.score, known.depth, known.tunnel, known.parent, known.parents)
-        after = merge_link(self._policy.merge, before, lead)
-        known.score, known.depth, known.tunnel, known.parent, known.parents, better = after
-        if better:
-            self._sources[lead.key] = lead
-        if lead.key not in self._new and (better or after.score != before.score or after.depth != before.depth):
-            self._promoted[lead.key] = known
-        if after.score == before.score:
-            return False
-        old = known.priority
-        known.priority, known.timer, known.tier = reposition(
-            self._policy.order, known.score, known.seq, self._moment(), known.position
-        )
-        host = hosts[lead.host]
-        if host is not None and not known.waiting:
+        raised = self._batch.merge(lead, known)
+        if raised and not known.waiting and (host := hosts[lead.host]) is not None:
             host.raise_best(known.tier, known.priority, known.seq)
-        return known.priority > old
-
-    def _moment(self) -> QueueTime:
-        return QueueTime(self._tables.counters.inserted, self._now)
+        return raised
 
     def _write(self, hosts: dict[str, HostRow | None]) -> None:
         """Write everything that changed, one batch per kind."""
-        tables = self._tables
-        tables.urls.insert([insert_row(self._sources[key], known) for key, known in self._new.items()] + self._refused)
-        tables.urls.promote(promoted_row(key, known, self._sources.get(key)) for key, known in self._promoted.items())
-        touched = {known.host_id for known in self._new.values()} | {known.host_id for known in self._promoted.values()}
+        tables, batch = self._tables, self._batch
+        tables.counters.inserted = batch.inserted
+        tables.counters.queued += len(batch.new)
+        tables.counters.dropped += len(batch.refused)
+        tables.urls.insert(batch.inserts())
+        tables.urls.promote(batch.promotions())
+        touched = batch.host_ids
         tables.hosts.save([h for h in hosts.values() if h is not None and h.id in touched])
 
     def _enforce_limits(self) -> int:
@@ -212,45 +172,3 @@ class BatchAdder:
         tail = tables.queue.worst(excess + tables.counters.leased)
         tail = [(id_, key) for id_, key in tail if key not in tables.leases.leased_keys(id_)]
         return tables.drop(tail[:excess], FRONTIER_FULL)
-
-
-def promoted_row(key: int, known: CachedUrl, source: Lead | None) -> tuple[object, ...]:
-    # What the ranker stored with the link follows the better one; another agent's ranker stored something else.
-    agent = source.agent or None if source is not None else None
-    features = None if source is None else source.features or (b"" if agent else None)
-    return (
-        known.score,
-        known.priority,
-        known.timer,
-        known.depth,
-        known.tunnel,
-        known.parent,
-        *known.take_pending(),
-        features,
-        agent,
-        known.host_id,
-        key,
-    )
-
-
-def insert_row(lead: Lead, known: CachedUrl, state: int = QUEUED, reason: str | None = None) -> InsertRow:
-    return (
-        known.host_id,
-        lead.key,
-        state,
-        known.seq,
-        known.priority,
-        known.score,
-        known.depth,
-        known.tunnel,
-        known.parent,
-        lead.hops,
-        lead.retries,
-        1 + known.take_pending()[0],
-        lead.url,
-        None if known.parents in ((), (known.parent,)) else pack_keys(known.parents),
-        lead.features or None,
-        reason,
-        known.timer,
-        lead.agent,
-    )

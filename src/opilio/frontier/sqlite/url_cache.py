@@ -7,43 +7,7 @@ one is full the old one is dropped as a whole. Every step is one dict operation.
 from collections.abc import Iterable, Iterator
 from operator import itemgetter
 
-import msgspec
-
-from opilio.frontier.policy import QueuePosition
-from opilio.frontier.sqlite.schema import pack_keys
-
-PendingUpdate = tuple[int, bytes | None]  # links found since the row was written, parents if there are new ones
-NO_UPDATE: PendingUpdate = (0, None)
-
-
-class CachedUrl(msgspec.Struct, gc=False):
-    """A cached queued URL (it holds no containers of others, so the garbage collector need not visit it).
-
-    `pending` counts links seen since its row was written. They and the parents after the first are written with the
-    row's next change, or when it is evicted: writing each at once made `add` half as expensive again (measured).
-    """
-
-    host_id: int
-    seq: int
-    score: float
-    depth: int
-    tunnel: int
-    parent: int
-    parents: tuple[int, ...] = ()  # first finder first, at most MAX_PARENTS
-    priority: float = 0.0
-    timer: float | None = None
-    waiting: bool = False
-    pending: int = 0
-    tier: int = 0
-
-    @property
-    def position(self) -> QueuePosition:
-        return QueuePosition(self.priority, self.timer, self.tier)
-
-    def take_pending(self) -> PendingUpdate:
-        """Return and clear the changes that the row does not have yet; the caller writes them."""
-        pending, self.pending = self.pending, 0
-        return (pending, pack_keys(self.parents)) if pending else NO_UPDATE
+from opilio.frontier.link_batch import NO_UPDATE, CachedUrl, PendingUpdate
 
 
 class UrlCache:

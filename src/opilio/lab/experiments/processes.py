@@ -12,7 +12,7 @@ from threading import Thread, current_thread, main_thread
 from typing import Any, TypeVar
 
 from opilio.core.errors import OfflineWebError
-from opilio.engine.worker_process import without_main_module
+from opilio.engine.workers.process import without_main_module
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

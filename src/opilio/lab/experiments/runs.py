@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opilio.core.errors import UsageError
-from opilio.core.records import Page
-from opilio.core.settings import Settings, merge_trees
+from opilio.core.page import Page
+from opilio.core.settings import Settings
+from opilio.core.settings_input import merge_trees
 from opilio.core.urls import canonicalize_url, host_of
 from opilio.lab.evaluation import metrics
 from opilio.lab.evaluation.foresight import FORESIGHT_STEPS, foresight_order

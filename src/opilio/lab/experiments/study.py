@@ -9,9 +9,10 @@ from pathlib import Path
 import msgspec
 
 from opilio.core.errors import OfflineWebError, UsageError
-from opilio.core.settings import Tree, merge_trees
+from opilio.core.settings import Tree
+from opilio.core.settings_input import merge_trees
 from opilio.engine.wiring.topic import build_topic, initial_topic_state
-from opilio.engine.workers import available_cpus
+from opilio.engine.workers.pool import available_cpus
 from opilio.lab.benchmark.registration import registration_digest
 from opilio.lab.experiments.declarations import BOUND_STRATEGIES, PEER_PREFIX, Experiment, Variant
 from opilio.lab.experiments.processes import map_unordered

@@ -5,7 +5,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from opilio.core.errors import OfflineWebError
-from opilio.engine.worker_process import without_main_module
+from opilio.engine.workers.process import without_main_module
 from opilio.lab.server.server import LabServerConfig, LabWebServer, serve_synthetic_web
 from opilio.lab.synthetic.shape import WebShape
 

@@ -20,7 +20,7 @@ import xxhash
 from msgspec import Meta
 
 from opilio.core.errors import OfflineWebError
-from opilio.core.settings import describe_validation_error
+from opilio.core.settings_input import describe_validation_error
 from opilio.lab.experiments.declarations import MAX_DELAY_S
 
 

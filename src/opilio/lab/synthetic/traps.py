@@ -7,6 +7,7 @@ changes, or (`farm`) the words of the topic over and over. Nothing on a trap hos
 import random
 from collections.abc import Callable, Sequence
 from html import escape
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from opilio.fetch.recorded import RecordedResponse
@@ -20,6 +21,15 @@ _LINKS_PER_PAGE = 8
 _ENTRANCE_SHARE = 0.1
 
 
+class _TrapVisit(NamedTuple):
+    """A request to a trap; `rng` depends only on the URL."""
+
+    topic: Subject
+    path: str
+    query: str
+    rng: random.Random
+
+
 class TrapHost:
     """One trap. Every response depends only on the URL."""
 
@@ -30,7 +40,8 @@ class TrapHost:
 
     def find(self, path: str, query: str) -> RecordedResponse:
         """The response to any URL of the host."""
-        return self._make(self._topic, path, query, random.Random(f"{self.name}{path}?{query}"))
+        rng = random.Random(f"{self.name}{path}?{query}")
+        return self._make(_TrapVisit(self._topic, path, query, rng))
 
     def entrance(self, rng: random.Random) -> str:
         """A link into the trap, as an honest page has it."""
@@ -60,64 +71,74 @@ def _words(rng: random.Random, count: int) -> str:
     return "-".join(proper_name(rng).lower() for _ in range(count))
 
 
-def _calendar(topic: Subject, path: str, query: str, rng: random.Random) -> RecordedResponse:  # noqa: ARG001
-    day = int(path.rpartition("/")[2] or 0) if path.rpartition("/")[2].isdecimal() else 0
+def _calendar(visit: _TrapVisit) -> RecordedResponse:
+    rng = visit.rng
+    day = int(visit.path.rpartition("/")[2] or 0) if visit.path.rpartition("/")[2].isdecimal() else 0
     links = [
-        (f"/events/{2000 + (day + n) // 365}/{(day + n) // 30 % 12 + 1}/{day + n}", _anchor(topic, rng))
+        (f"/events/{2000 + (day + n) // 365}/{(day + n) // 30 % 12 + 1}/{day + n}", _anchor(visit.topic, rng))
         for n in range(1, _LINKS_PER_PAGE + 1)
     ]
     return _page(f"Events on day {day}", f"There are no events on this day. {proper_name(rng)}", links)
 
 
-def _sessions(topic: Subject, path: str, query: str, rng: random.Random) -> RecordedResponse:  # noqa: ARG001
+def _sessions(visit: _TrapVisit) -> RecordedResponse:
+    rng = visit.rng
     items = [rng.randrange(40) for _ in range(_LINKS_PER_PAGE)]
-    links = [(f"/shop/item-{item}?visit={rng.getrandbits(64):016x}", _anchor(topic, rng)) for item in items]
-    return _page("Shop", _noise(random.Random(f"item {path}")), links)
+    links = [(f"/shop/item-{item}?visit={rng.getrandbits(64):016x}", _anchor(visit.topic, rng)) for item in items]
+    return _page("Shop", _noise(random.Random(f"item {visit.path}")), links)
 
 
-def _facets(topic: Subject, path: str, query: str, rng: random.Random) -> RecordedResponse:  # noqa: ARG001
+def _facets(visit: _TrapVisit) -> RecordedResponse:
+    rng = visit.rng
     names = ("colour", "size", "maker", "year", "sort", "view", "page")
-    chosen = dict(part.partition("=")[::2] for part in query.split("&") if part)
+    chosen = dict(part.partition("=")[::2] for part in visit.query.split("&") if part)
     links = []
     for _ in range(_LINKS_PER_PAGE):
         ways = {**chosen, rng.choice(names): str(rng.randrange(50))}
-        links.append(("/list?" + "&".join(f"{n}={v}" for n, v in sorted(ways.items())), _anchor(topic, rng)))
+        links.append(("/list?" + "&".join(f"{n}={v}" for n, v in sorted(ways.items())), _anchor(visit.topic, rng)))
     return _page("All offers", _noise(rng, 4), links)
 
 
-def _path(topic: Subject, path: str, query: str, rng: random.Random) -> RecordedResponse:  # noqa: ARG001
-    base = "/maze" if path == "/" else path.rstrip("/") if path.count("/") < 12 else "/maze"
-    links = [(f"{base}/{_words(rng, 1)}", _anchor(topic, rng)) for _ in range(_LINKS_PER_PAGE)]
+def _path(visit: _TrapVisit) -> RecordedResponse:
+    rng = visit.rng
+    base = "/maze" if visit.path == "/" else visit.path.rstrip("/") if visit.path.count("/") < 12 else "/maze"
+    links = [(f"{base}/{_words(rng, 1)}", _anchor(visit.topic, rng)) for _ in range(_LINKS_PER_PAGE)]
     return _page(_words(rng, 3), _noise(rng), links)
 
 
-def _soft_404(topic: Subject, path: str, query: str, rng: random.Random) -> RecordedResponse:  # noqa: ARG001
-    links = [(f"/{_words(rng, 2)}.html", _anchor(topic, rng)) for _ in range(_LINKS_PER_PAGE)]
+def _soft_404(visit: _TrapVisit) -> RecordedResponse:
+    rng = visit.rng
+    links = [(f"/{_words(rng, 2)}.html", _anchor(visit.topic, rng)) for _ in range(_LINKS_PER_PAGE)]
     return _page("Our pages", f"Is this what was asked for? {_noise(rng, 8)}", links)
 
 
-def _copies(topic: Subject, path: str, query: str, rng: random.Random) -> RecordedResponse:  # noqa: ARG001
-    author = ProseGenerator(load_word_lists().general, topic, 0.5, random.Random(f"copies {topic.name}"))
+def _copies(visit: _TrapVisit) -> RecordedResponse:
+    rng = visit.rng
+    author = ProseGenerator(load_word_lists().general, visit.topic, 0.5, random.Random(f"copies {visit.topic.name}"))
     text = " ".join(author.sentence() for _ in range(30))
-    links = [(f"/print/{rng.randrange(10**6)}/{rng.randrange(10**6)}", _anchor(topic, rng)) for _ in range(8)]
+    links = [(f"/print/{rng.randrange(10**6)}/{rng.randrange(10**6)}", _anchor(visit.topic, rng)) for _ in range(8)]
     return _page(author.title(), f"{text} {proper_name(rng)} {proper_name(rng)}", links)
 
 
-def _redirects(topic: Subject, path: str, query: str, rng: random.Random) -> RecordedResponse:  # noqa: ARG001
-    if path != "/" and rng.random() < 0.75:
+def _redirects(visit: _TrapVisit) -> RecordedResponse:
+    rng = visit.rng
+    if visit.path != "/" and rng.random() < 0.75:
         return RecordedResponse(302, (_HTML, ("Location", f"/go/{_words(rng, 2)}")), b"")
-    links = [(f"/go/{_words(rng, 2)}", _anchor(topic, rng)) for _ in range(_LINKS_PER_PAGE)]
+    links = [(f"/go/{_words(rng, 2)}", _anchor(visit.topic, rng)) for _ in range(_LINKS_PER_PAGE)]
     return _page("Redirects", _noise(rng), links)
 
 
-def _farm(topic: Subject, path: str, query: str, rng: random.Random) -> RecordedResponse:  # noqa: ARG001
-    words = [*topic.nouns, *topic.adjectives, *topic.verbs]
+def _farm(visit: _TrapVisit) -> RecordedResponse:
+    rng = visit.rng
+    words = [*visit.topic.nouns, *visit.topic.adjectives, *visit.topic.verbs]
     text = " ".join(rng.choice(words) for _ in range(200))
-    links = [(f"/best/{rng.choice(topic.nouns)}-{rng.randrange(10**6)}", _anchor(topic, rng)) for _ in range(8)]
-    return _page(_anchor(topic, rng), text, links)
+    links = [
+        (f"/best/{rng.choice(visit.topic.nouns)}-{rng.randrange(10**6)}", _anchor(visit.topic, rng)) for _ in range(8)
+    ]
+    return _page(_anchor(visit.topic, rng), text, links)
 
 
-_Maker = Callable[[Subject, str, str, random.Random], RecordedResponse]
+_Maker = Callable[[_TrapVisit], RecordedResponse]
 _KINDS: dict[str, _Maker] = {
     "calendar": _calendar,
     "sessions": _sessions,

@@ -19,8 +19,9 @@ import zstandard
 from numpy.typing import NDArray
 
 from opilio.core.errors import OfflineWebError, ParseError
+from opilio.core.page import Page
 from opilio.core.protocols import Parser
-from opilio.core.records import FetchResult, Page
+from opilio.core.records import FetchResult
 from opilio.fetch.http import redirect_target
 from opilio.fetch.recorded import RecordedResponse
 from opilio.lab.experiments.processes import map_ordered

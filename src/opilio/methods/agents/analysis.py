@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
+from opilio.core.page import Reading
 from opilio.core.protocols import OnlineLearner
-from opilio.core.records import AgentAnalysis, Analysis, FetchResult, Lead, Reading, Verdict
+from opilio.core.records import AgentAnalysis, Analysis, FetchResult, Lead, Verdict
 from opilio.engine.analysis import PageAnalyzer
 
 

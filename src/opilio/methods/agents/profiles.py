@@ -6,7 +6,8 @@ import msgspec
 
 from opilio.core.errors import ConfigError
 from opilio.core.records import MAX_AGENTS, url_key
-from opilio.core.settings import AgentSettings, AgentTeamSettings, Settings, TopicSettings, Tree, suggest_name
+from opilio.core.settings import AgentSettings, AgentTeamSettings, Settings, TopicSettings, Tree
+from opilio.core.settings_input import suggest_name
 from opilio.core.urls import require_url
 from opilio.methods.agents.agent import assign_seeds
 

@@ -15,7 +15,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.core.records import Lead, Reading
+from opilio.core.page import Reading
+from opilio.core.records import Lead
 from opilio.methods.attributes.rows import Rows, stack_rows
 from opilio.rank.four_part_score import UrlTerms
 from opilio.rank.link_scores import flatten_slices, link_spans, outside_spans

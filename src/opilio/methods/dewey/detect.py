@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from opilio.core.records import BLOCK_BREAK, Reading
+from opilio.core.page import BLOCK_BREAK, Reading
 from opilio.methods.dewey.lexicon import Lexicon, digits_of, is_related, shorten
 from opilio.text.idf import BackgroundIdf
 from opilio.text.phrases import PhraseMatcher

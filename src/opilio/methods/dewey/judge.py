@@ -6,8 +6,9 @@ from typing import Literal
 from msgspec.structs import replace
 
 from opilio.core.errors import ConfigError, TopicError
+from opilio.core.page import Reading
 from opilio.core.protocols import Judge
-from opilio.core.records import Reading, Reason, Verdict
+from opilio.core.records import Reason, Verdict
 from opilio.core.settings import Positive, Share
 from opilio.methods.dewey.detect import PAPER_RULE, RECOMMENDED_RULE, Galaxy, GalaxyRule, LexiconMatcher, main_galaxy
 from opilio.methods.dewey.target import dewey_target

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from opilio.core.records import Link, Reading
+from opilio.core.page import Link, Reading
 from opilio.methods.treasure.graph import GraphDocument, GraphNode, LinkDestination, TGraph, window_of_link
 
 LinksOf = Callable[[str], Iterable[str]]

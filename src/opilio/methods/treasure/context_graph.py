@@ -16,8 +16,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from opilio.core.page import Reading
 from opilio.core.protocols import RANK_STATE, BaseLearner
-from opilio.core.records import Lead, Reading, Verdict
+from opilio.core.records import Lead, Verdict
 from opilio.methods.treasure.updater import GraphState
 from opilio.rank.link_scores import LinkScores, drop_all, refused_links, tunnel_drop_reason
 

@@ -11,8 +11,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from opilio.core.errors import ConfigError
+from opilio.core.page import Reading
 from opilio.core.protocols import RANK_STATE
-from opilio.core.records import Reading
 from opilio.core.settings import Amount, Count, Positive, Settings, Share, Tree
 from opilio.methods.dewey.judge import WEIGHTING_RULES, DeweyWeighting
 from opilio.methods.dewey.target import dewey_target

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.core.records import Link, Reading
+from opilio.core.page import Link, Reading
 from opilio.methods.dewey.detect import (
     RECOMMENDED_RULE,
     SCORE_DIGITS,

@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 
 from opilio.core.errors import ConfigError, UsageError
+from opilio.core.page import Page, Reading
 from opilio.core.protocols import RANK_STATE
-from opilio.core.records import Page, Reading
 from opilio.core.settings import Settings
 from opilio.methods.treasure.build import GraphLimits, Layers, build_graph
 from opilio.methods.treasure.graph import TGraph, decode_graph

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.core.records import Reading
+from opilio.core.page import Reading
 from opilio.methods.treasure.context_graph import ContextGraphRanker, StaticLearner, TermsOf
 from opilio.methods.treasure.graph import TGraph, link_parts
 from opilio.methods.treasure.matching import LinkMatches, MatchingOptions, NodeIndex, match_links

@@ -13,8 +13,9 @@ import msgspec
 import numpy as np
 
 from opilio.core.events import GraphChanged
+from opilio.core.page import Reading
 from opilio.core.protocols import RANK_STATE, BaseLearner
-from opilio.core.records import Lead, Outcome, Reading, Verdict
+from opilio.core.records import Lead, Outcome, Verdict
 from opilio.methods.treasure.focus import LinkFocusDetector, LinkFocusScores
 from opilio.methods.treasure.graph import LinkParts, link_parts
 from opilio.methods.treasure.matching import LinkMatches, MatchingOptions, NodeIndex, match_links

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from opilio.core.errors import CollectionError, ConfigError, SeedError, UsageError
-from opilio.core.settings import Settings, Tree, merge_trees
+from opilio.core.settings import Settings, Tree
+from opilio.core.settings_input import merge_trees
 from opilio.core.strategies import strategy_names, strategy_summaries
 from opilio.core.urls import canonicalize_url, host_of
 from opilio.engine.wiring.seeding import engine_hint, load_user_engines, with_default_engines, with_found_seeds

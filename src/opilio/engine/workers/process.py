@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from opilio.core.records import Analysis, FetchResult, Lead
 from opilio.engine.analysis import PageAnalyzer
-from opilio.engine.sandbox import enter_sandbox
+from opilio.engine.workers.sandbox import enter_sandbox
 
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
 REPLY_HEADER = struct.Struct("!I")  # the length of a reply

@@ -1,7 +1,7 @@
 """Where analysis happens: in the engine's process, or in worker processes.
 
 The engine does not know which. The engine's side never blocks, so a large page and a large reply cannot wait for each
-other. `worker_process` is the other side.
+other. `process` is the other side.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from opilio.core.errors import OpilioError
 from opilio.core.records import Analysis, Failure, FetchResult, Lead
 from opilio.engine.analysis import PageAnalyzer
-from opilio.engine.worker_process import (
+from opilio.engine.workers.process import (
     LARGE_BLOCK_BYTES,
     REPLY_HEADER,
     AnalysisJob,

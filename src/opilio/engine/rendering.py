@@ -20,7 +20,7 @@ from opilio.core.records import Analysis, FetchResult, Lead
 from opilio.core.settings import BrowserSettings
 from opilio.core.urls import canonicalize_url
 from opilio.engine.politeness.host_gate import HostGate
-from opilio.engine.workers import AnalysisPool
+from opilio.engine.workers.pool import AnalysisPool
 from opilio.fetch.browser import LoadResource
 
 MAX_REQUESTS = 60  # for scripts and data, per page
