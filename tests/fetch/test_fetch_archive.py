@@ -13,6 +13,8 @@ from checks.small_webs import BIRDS, opilio, page, redirect, robots, stored, wor
 from opilio.core.errors import OfflineWebError
 from opilio.core.records import FetchResult
 from opilio.fetch.archive import ArchiveFetcher, ArchiveWeb
+from opilio.manage.status import collection_status
+from opilio.manage.why import why
 from opilio.store.warc import info_record, response_record
 
 ROOT = "http://a.example/"
@@ -93,6 +95,11 @@ def test_crawl_runs_over_an_archive_and_resumes(tmp_path: Path) -> None:
     assert again.returncode == 0, again.stderr
     # Delays of robots.txt do not apply, its rules do.
     assert set(stored(tmp_path / "c")) == {ROOT, f"{ROOT}wren", f"{ROOT}new"}
+    # Links that lead out of the archive are not queued.
+    assert why(tmp_path / "c", f"{ROOT}absent").reason == "not in the archive"
+    assert collection_status(tmp_path / "c").fetched == 4
+    outside = opilio(*run[:3], "e", *run[4:], "--from", "x.wacz", "--seed", f"{ROOT}absent", cwd=tmp_path)
+    assert (outside.returncode, "not in the archive" in outside.stderr) == (3, True), outside.stderr
     missing = opilio("crawl", "small birds", "--into", "d", "--from", "none.warc.gz", cwd=tmp_path)
     assert (missing.returncode, "none.warc.gz: can't be read" in missing.stderr) == (2, True), missing.stderr
     assert not (tmp_path / "d").exists()

@@ -41,6 +41,10 @@ class ArchiveWeb:
     def __len__(self) -> int:
         return len(self._numbers)
 
+    def __contains__(self, url: object) -> bool:
+        """Is there a response of this canonical URL?"""
+        return url in self._numbers
+
     def find(self, url: str) -> FetchResult | None:
         """The recorded response of a canonical URL, or None."""
         number = self._numbers.get(url)
@@ -92,10 +96,10 @@ class ArchiveFetcher:
     """Answers from archives; a URL that they do not contain gets status 404."""
 
     def __init__(self, web: ArchiveWeb) -> None:
-        self._web = web
+        self.web = web
 
     async def fetch(self, url: str, validators: Mapping[str, str] | None = None) -> FetchResult:
-        found = self._web.find(url) or FetchResult(url=url, status=404)
+        found = self.web.find(url) or FetchResult(url=url, status=404)
         if validators and found.header("etag") and found.header("etag") == validators.get("If-None-Match"):
             return replace(found, status=304, body=b"", size_bytes=0)
         return found

@@ -35,7 +35,7 @@ from opilio.engine.revisit.scheduler import with_conditional_requests
 from opilio.engine.visit import Visitor
 from opilio.engine.wiring.assembly import AGENTS, CrawlAnalysis, assembly_kind, open_analysis
 from opilio.engine.wiring.build import build_frontier_policy, configured_seeds, seed_leads, urls_per_lease, visit_limits
-from opilio.engine.wiring.fetcher import build_fetcher
+from opilio.engine.wiring.fetcher import adapt_to_archives, build_fetcher
 from opilio.engine.wiring.seeding import open_seed_sources
 from opilio.engine.wiring.session import create_collection, resolve_workers
 from opilio.engine.wiring.settings import CheckedSettings, resumed_settings
@@ -71,7 +71,7 @@ class ClusterSession:
             raise ConfigError("agents: not available in PostgreSQL; leave out [agents], or use a folder")
         self._collection = collection
         engine = msgspec.structs.replace(settings.engine, lease_s=min(settings.engine.lease_s, MAX_LEASE_S))
-        self._settings = msgspec.structs.replace(settings, engine=engine)
+        self._settings = adapt_to_archives(msgspec.structs.replace(settings, engine=engine))
         self._topic = topic
         self._dsn = linked_database(collection.folder)
         self._clock = DatabaseClock()

@@ -7,7 +7,7 @@ honest size pass: a directory of 50,000 pages, a forum of `?id=N`, the dated arc
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 import msgspec
@@ -22,6 +22,7 @@ from opilio.frontier.sqlite.queries import accepted_urls
 from opilio.store.collection import Collection
 
 EXCLUDED_REASON = "excluded by hand"
+NOT_ARCHIVED_REASON = "not in the archive"
 
 
 class HostRules:
@@ -223,6 +224,7 @@ class UrlFilter:
         self._scope = scope or UrlScope(ScopeSettings())
         self.host_rules = HostRules()
         self.yields: YieldMonitor | None = None  # waste control, if it is on
+        self.archived: Container[str] | None = None  # the URLs of the archives that are crawled
         self._reported: set[tuple[str, str]] = set()
         self._found: list[tuple[str, str, str]] = []
 
@@ -233,6 +235,8 @@ class UrlFilter:
 
     def refusal_reason(self, url: str) -> str:
         """Why this URL must not be followed, or nothing."""
+        if self.archived is not None and url not in self.archived:
+            return NOT_ARCHIVED_REASON
         if excluded := self._scope.refusal_reason(url) or self.host_rules.refusal_reason(url):
             return excluded
         if url.endswith(self._endings) and (reason := self._unreadable.get(url.rpartition(".")[2].lower())):

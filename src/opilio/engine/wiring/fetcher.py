@@ -1,5 +1,6 @@
 """The fetcher of a crawl, built from the settings (for the live web or for archives), and the documents it receives."""
 
+from collections.abc import Callable, Container
 from pathlib import Path
 
 import msgspec
@@ -20,6 +21,12 @@ from opilio.fetch.identity import Credentials, RequestIdentity, RequestSigner
 from opilio.parse.documents.formats import document_formats, extensions_of_types, missing_types, readable_types
 from opilio.text.languages import language_code
 
+# Of a crawl of archives: few hosts at a time with many URLs each, so that a batch of pages is committed at once.
+ARCHIVE_HOSTS = 16
+ARCHIVE_URLS_PER_LEASE = 16
+
+BuildFetcher = Callable[[Settings, Clock], Fetcher]
+
 
 def build_fetcher(settings: Settings, clock: Clock | None = None) -> Fetcher:
     """The fetcher that `fetch.client` names, or one that reads `fetch.archives`."""
@@ -34,6 +41,16 @@ def open_archives(settings: Settings) -> ArchiveWeb:
     return ArchiveWeb([Path(name) for name in settings.fetch.archives])
 
 
+def reuse_archives(web: ArchiveWeb | None) -> BuildFetcher | None:
+    """Builds the fetcher of archives that were opened before; None if there are none."""
+    return None if web is None else lambda _settings, _clock: ArchiveFetcher(web)
+
+
+def archived_urls(fetcher: Fetcher) -> Container[str] | None:
+    """The URLs that a fetcher of archives can answer; None for the live web."""
+    return fetcher.web if isinstance(fetcher, ArchiveFetcher) else None
+
+
 def adapt_to_archives(settings: Settings) -> Settings:
     """Settings of a run over archives: no delays, because no server is asked, and no search engines.
 
@@ -42,9 +59,13 @@ def adapt_to_archives(settings: Settings) -> Settings:
     if not settings.fetch.archives:
         return settings
     politeness = {"delay_s": 0.0, "max_crawl_delay_s": 0.0, "share_address": False}
+    frontier, engine = settings.frontier, settings.engine
+    hosts = min(engine.connections, max(ARCHIVE_HOSTS, 4 * engine.workers))
     return msgspec.structs.replace(
         settings,
         politeness=msgspec.structs.replace(settings.politeness, **politeness),
+        frontier=msgspec.structs.replace(frontier, per_host=frontier.per_host or ARCHIVE_URLS_PER_LEASE),
+        engine=msgspec.structs.replace(engine, connections=hosts),
         seeds=msgspec.structs.replace(settings.seeds, offline=True),
     )
 

@@ -68,14 +68,14 @@ async def _create(folder: Path, settings: Settings, notify: Notify, warn: Notify
     checked = check_settings(settings)
     if notice := default_engine_notice(settings):
         notify(notice)
-    settings, found = await with_found_seeds(checked.settings)
+    settings, found = await with_found_seeds(checked.settings, checked.archives)
     for problem in found.problems:
         warn(str(problem))
     if found.seeds:
         notify(f"{len(found.seeds)} seeds from {', '.join(found.voters) or 'lists'}")
     create = start_crawl if is_linked(folder) else create_checked_crawl
     created = create(folder, checked.with_seeds_of(settings), found)
-    private = settings.fetch.proxy or settings.fetch.allow_private
+    private = settings.fetch.proxy or settings.fetch.allow_private or settings.fetch.archives
     if not private and settings.politeness.contact == PolitenessSettings().contact:
         notify("No contact set: site owners can't reach you; set politeness.contact=URL")
     return created

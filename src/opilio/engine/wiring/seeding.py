@@ -18,9 +18,10 @@ from opilio.core.settings import Settings, Tree
 from opilio.core.settings_input import read_toml
 from opilio.engine.reseeding import build_seed_request, is_allowed_seed
 from opilio.engine.wiring.assembly import crawl_assembly
-from opilio.engine.wiring.fetcher import open_archives, user_agent
+from opilio.engine.wiring.fetcher import user_agent
 from opilio.engine.wiring.seed_engines import build_source, complete_engine
 from opilio.fetch.api_client import ApiClient
+from opilio.fetch.archive import ArchiveWeb
 from opilio.fetch.http import FetchLimits, NetworkOptions
 from opilio.seeds.cache import CachedSource, DailyCache, DailyQuota
 from opilio.seeds.engines.mediawiki import MEDIAWIKI_URL
@@ -144,12 +145,12 @@ async def find_configured_irrelevant_seeds(
         return await find_irrelevant_seeds(sources, wish, queries or own)
 
 
-async def with_found_seeds(settings: Settings) -> tuple[Settings, FoundSeeds]:
-    """Settings with the seeds that engines bring, for a crawl that was given none."""
+async def with_found_seeds(settings: Settings, archives: ArchiveWeb | None = None) -> tuple[Settings, FoundSeeds]:
+    """Settings with the seeds that engines bring, or that `archives` contain, for a crawl that was given none."""
     if settings.seeds.urls:
         return settings, FoundSeeds()
-    if settings.fetch.archives:
-        return with_seeds(settings, urls=_archive_seeds(settings)), FoundSeeds()
+    if archives is not None:
+        return with_seeds(settings, urls=_archive_seeds(settings, archives)), FoundSeeds()
     default = default_engine_notice(settings) != ""
     settings = with_default_engines(settings)
     if not settings.seeds.engines:
@@ -167,9 +168,9 @@ async def with_found_seeds(settings: Settings) -> tuple[Settings, FoundSeeds]:
     return with_seeds(settings, urls=urls), found
 
 
-def _archive_seeds(settings: Settings) -> list[str]:
+def _archive_seeds(settings: Settings, web: ArchiveWeb) -> list[str]:
     """Home pages of an archive, and pages with words of the topic in their URLs."""
-    web, limit = open_archives(settings), settings.seeds.limit
+    limit = settings.seeds.limit
     query = build_seed_request(settings).query
     matching = ((count_query_words(url, query), url) for url in web.page_urls())
     best = nsmallest(limit, ((-hits, len(url), url) for hits, url in matching if hits))

@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ from opilio import __version__
 from opilio.core.clock import Clock, SystemClock
 from opilio.core.errors import UsageError
 from opilio.core.events import CrawlStarted, ProblemsFound, SeedsFound
-from opilio.core.protocols import Database, Fetcher
+from opilio.core.protocols import Database
 from opilio.core.records import url_key
 from opilio.core.scope import UrlScope
 from opilio.core.settings import Settings, Tree
@@ -37,7 +37,15 @@ from opilio.engine.wiring.build import (
     configured_seeds,
     seed_leads,
 )
-from opilio.engine.wiring.fetcher import adapt_to_archives, build_browser, build_fetcher, unreadable_extensions
+from opilio.engine.wiring.fetcher import (
+    BuildFetcher,
+    adapt_to_archives,
+    archived_urls,
+    build_browser,
+    build_fetcher,
+    reuse_archives,
+    unreadable_extensions,
+)
 from opilio.engine.wiring.seeding import open_seed_sources
 from opilio.engine.wiring.settings import CheckedSettings, canonicalize_seeds, check_settings, resumed_settings
 from opilio.engine.wiring.start import load_topic_and_states
@@ -61,7 +69,7 @@ class Machine:
     """What a crawl uses of its machine: clock, network, worker processes, files. A simulation replaces them."""
 
     clock: Clock = field(default_factory=SystemClock)
-    build_fetcher: Callable[[Settings, Clock], Fetcher] | None = None  # None: the one that `fetch.client` names
+    build_fetcher: BuildFetcher | None = None  # None: the one that `fetch.client` names
     analysis: AnalysisOptions = field(default_factory=AnalysisOptions)
     files: WarcFiles = field(default_factory=WarcFiles)
 
@@ -119,6 +127,7 @@ class CrawlSession:
         resumed = collection.meta("state") != ""
         year = datetime.fromtimestamp(self._clock.now(), UTC).year
         url_filter = build_url_filter(settings, collection, resumed, year, unreadable_extensions(settings))
+        url_filter.archived = archived_urls(fetcher)
         policy = build_frontier_policy(settings, collection, url_filter)
         frontier = ClaimableFrontier(collection.connection, policy)
         self._prepare_run(frontier, resumed)
@@ -187,7 +196,8 @@ def create_checked_crawl(
 ) -> CrawlSession:
     """The same from settings that were checked before."""
     collection, settings = create_collection(folder, checked.settings, found)
-    return CrawlSession(collection, resolve_workers(settings), Machine(clock or SystemClock()), checked.topic)
+    machine = Machine(clock or SystemClock(), reuse_archives(checked.archives))
+    return CrawlSession(collection, resolve_workers(settings), machine, checked.topic)
 
 
 async def prepare_collection(folder: Path, checked: CheckedSettings, found: FoundSeeds | None = None) -> None:

@@ -15,13 +15,14 @@ from opilio.core.urls import require_url
 from opilio.engine.revisit.policies import POLICIES
 from opilio.engine.wiring.assembly import SINGLE_CRAWLER, assembly_kind, crawl_assembly
 from opilio.engine.wiring.build import configured_seeds
-from opilio.engine.wiring.fetcher import build_identity
+from opilio.engine.wiring.fetcher import build_identity, open_archives
 from opilio.engine.wiring.seed_engines import complete_engine
 from opilio.engine.wiring.seeding import no_seeds_error
 from opilio.engine.wiring.start import check_start_model, load_start_states
 from opilio.engine.wiring.topic import build_topic, initial_topic_state
 from opilio.engine.wiring.topic_files import check_example_files
 from opilio.fetch.addresses import is_private_host
+from opilio.fetch.archive import ArchiveWeb
 from opilio.frontier.policy import MergePolicy
 from opilio.store.collection import CONFIG, Collection, load_settings
 from opilio.topic.setup import resolve_settings
@@ -66,13 +67,14 @@ def collection_settings(collection: Collection) -> Settings:
 
 
 class CheckedSettings(NamedTuple):
-    """Completed settings that a crawl can start with, and the topic they describe.
+    """Completed settings that a crawl can start with, the topic they describe, and the archives that they name.
 
     The topic is None if it has to wait for the text of example pages.
     """
 
     settings: Settings
     topic: Topic | None
+    archives: ArchiveWeb | None = None
 
     def with_seeds_of(self, settings: Settings) -> "CheckedSettings":
         """The same with the seeds and agents of `settings`, which search engines filled in."""
@@ -89,7 +91,7 @@ def check_settings(settings: Settings) -> CheckedSettings:
     load_start_states(settings)
     members = crawl_assembly(settings).member_settings(settings)
     topics = [_check_topic(one) for one in (settings, *(m for m in members if m.topic != settings.topic))]
-    return CheckedSettings(settings, topics[0])
+    return CheckedSettings(settings, topics[0], open_archives(settings) if settings.fetch.archives else None)
 
 
 def _check_topic(settings: Settings) -> Topic | None:

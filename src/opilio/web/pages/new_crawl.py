@@ -160,7 +160,7 @@ def check_new_crawl(tree: Tree, *, allow_local: bool = False) -> CheckedSettings
 
 def create_collection(collections: ServedCollections, checked: CheckedSettings) -> StartedCrawl:
     """Find seeds, create a collection in the home folder, start its crawl and serve it."""
-    settings, found = asyncio.run(with_found_seeds(checked.settings))
+    settings, found = asyncio.run(with_found_seeds(checked.settings, checked.archives))
     folder = collections.unused_folder(settings.topic.name)
     asyncio.run(create_and_launch(folder, checked.with_seeds_of(settings), found))
     return StartedCrawl(collections.add(folder), folder, len(settings.seeds.urls), found)
