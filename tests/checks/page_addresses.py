@@ -4,6 +4,7 @@ from opilio.web.pages import PAGES
 
 SEED = "http%3A%2F%2Fh0.example%2F0.html"
 NEEDS = {"/c/{name}/page": f"url={SEED}", "/c/{name}/host": "host=h0.example", "/c/{name}/copy": f"url={SEED}"}
+NEEDS |= {"/c/{name}/list": "list=cite"}
 
 
 def addresses(suffix: str = "") -> list[str]:

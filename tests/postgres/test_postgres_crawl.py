@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import opilio as opilio_api
 from checks.page_server import pages_of
 from checks.postgres_server import PostgresServer
 from checks.small_webs import SmallWeb, grid, one_line, opilio, served, settings_for
@@ -113,11 +114,20 @@ def test_a_collection_is_copied_into_a_database_and_back(crawled: str, dsn: str,
     with open_readonly(folder_of(crawled)) as collection:
         settings = collection_settings(collection)
     folder = tmp_path / "folder"
+    with opilio_api.open(folder_of(crawled)) as original:
+        url = next(iter(original.pages())).url
+        original.tag(url, "wren")
+        original.lists.add("cite", url)
+        original.searches.save("wrens", "wren")
+        noted = original.note(url, "to quote")
     assert copy_collection(folder_of(crawled), folder, table_definitions(folder, settings)) == 20
     assert copy_collection(folder, folder_of(dsn), table_definitions(folder_of(dsn), settings)) == 20
     for place in (folder, folder_of(dsn)):
         assert verify(place) == []
         assert collection_status(place).pages == 20
+        with opilio_api.open(place) as copy:
+            assert (copy.note(url), dict(copy.lists), list(copy.searches)) == (noted, {"cite": (url,)}, ["wrens"])
+            assert [page.url for page in copy.pages(in_list="cite", tag="wren")] == [url]
     with pytest.raises(CollectionError, match="there is a collection already"):
         copy_collection(folder, folder_of(dsn), ())
 

@@ -36,7 +36,7 @@ EXPORTED = {
     "demo_web",
     "open",
 }
-COLLECTION = {"close", "export", "history", "label", "pages", "passages", "path", "search", "status", "why"}
+COLLECTION = {"close", "export", "history", "label", "note", "pages", "passages", "search", "status", "tag", "why"}
 API = Path(__file__).parents[2] / "docs" / "api.md"
 
 
@@ -60,7 +60,7 @@ def test_other_names_are_refused() -> None:
 
 
 def test_collection_has_the_methods_that_were_agreed_on() -> None:
-    assert public(dir(opilio.CollectionView)) | {"path"} == COLLECTION
+    assert public(dir(opilio.CollectionView)) == COLLECTION
 
 
 def test_exceptions_are_one_tree() -> None:

@@ -7,9 +7,12 @@ from typing import Any
 
 import msgspec
 
+from opilio.api.annotations import PageLists, SavedSearches
 from opilio.core.clock import SystemClock
 from opilio.core.errors import CollectionError, UsageError
+from opilio.core.records import url_key
 from opilio.core.settings_input import describe_validation_error
+from opilio.core.urls import require_url
 from opilio.manage.export import export_to_file, format_of
 from opilio.manage.history import page_history
 from opilio.manage.label import LabelRequest, label_pages
@@ -20,7 +23,8 @@ from opilio.manage.why import why as explain_url
 from opilio.search.passages import PassageResults
 from opilio.search.results import SearchFilters, SearchResults
 from opilio.search.searcher import Searcher
-from opilio.store.collection import check_collection
+from opilio.store.annotations import AnnotationChange, Annotations, SavedSearch, annotate, annotations_of
+from opilio.store.collection import check_collection, open_readonly
 from opilio.store.page_selection import PageFilter
 
 
@@ -30,13 +34,19 @@ def open(path: str | Path) -> "CollectionView":  # noqa: A001 - opilio.open() re
 
 
 class CollectionView:
-    """A collection. Every call reads its current state, also while a crawl runs; only `label()` changes it."""
+    """A collection. Every call reads its current state, also while a crawl runs.
+
+    Only labels, tags, notes, lists and saved searches change it.
+    """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         check_collection(self.path)
         self._searcher: Searcher | None = None
         self._closed = False
+        # Named sets of pages, and searches whose new hits are listed.
+        self.lists = PageLists(lambda: self._folder)
+        self.searches = SavedSearches(lambda: self._folder, self._new_hits)
 
     @property
     def status(self) -> Status:
@@ -53,11 +63,13 @@ class CollectionView:
         genre: str = "",
         min_score: float | None = None,
         include_noindex: bool = False,
+        tag: str = "",
+        in_list: str = "",
     ) -> PageTable:
         """The stored pages, without duplicates, that meet all conditions; read when the table is used."""
         wanted = PageFilter(
             relevant=relevant, host=host, language=language, genre=genre, min_score=min_score,
-            include_noindex=include_noindex,
+            include_noindex=include_noindex, tag=tag, in_list=in_list,
         )  # fmt: skip
         return PageTable(self._folder, wanted, columns)
 
@@ -98,6 +110,15 @@ class CollectionView:
             raise UsageError("\n".join(problems))
         return report
 
+    def tag(self, url: str, *tags: str, remove: bool = False) -> Annotations:
+        """Add tags to a stored page, or remove them; returns its annotations."""
+        change = AnnotationChange(remove_tags=tags) if remove else AnnotationChange(add_tags=tags)
+        return self._annotate(url, change)
+
+    def note(self, url: str, text: str | None = None) -> Annotations:
+        """Set the note of a stored page, an empty text removes it; returns its annotations."""
+        return self._annotate(url, AnnotationChange(note=text))
+
     def export(
         self,
         path: str | Path,
@@ -107,10 +128,14 @@ class CollectionView:
         include_noindex: bool = False,
         allow: Sequence[str] = (),
         chunk_words: int = 0,
+        tag: str = "",
+        in_list: str = "",
     ) -> int:
         """Write the pages to a new file and return how many. The default format is that of the file's name."""
         target = Path(path)
-        wanted = PageFilter(relevant=relevant, include_noindex=include_noindex, allow=tuple(allow))
+        wanted = PageFilter(
+            relevant=relevant, include_noindex=include_noindex, allow=tuple(allow), tag=tag, in_list=in_list
+        )
         return export_to_file(self._folder, target, format or format_of(target), wanted, chunk_words=chunk_words)
 
     def close(self) -> None:
@@ -132,6 +157,14 @@ class CollectionView:
 
     def _repr_html_(self) -> str:
         return self.status._repr_html_()
+
+    def _annotate(self, url: str, change: AnnotationChange) -> Annotations:
+        annotate(self._folder, [url], change, SystemClock().now())
+        with open_readonly(self._folder) as collection:
+            return annotations_of(collection.connection, url_key(require_url(url)))
+
+    def _new_hits(self, saved: SavedSearch, limit: int) -> SearchResults:
+        return self._updated_searcher().new_hits(saved, saved.seen_at, limit)
 
     def _updated_searcher(self) -> Searcher:
         """The searcher, after new pages were indexed."""

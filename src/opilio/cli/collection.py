@@ -22,6 +22,9 @@ from opilio.core.files import pluralize
 
 if TYPE_CHECKING:
     from opilio.manage.results import LabelReport
+    from opilio.store.annotations import AnnotationChange
+
+Names = list[str] | None
 
 
 def status(
@@ -110,17 +113,22 @@ def export(
         int,
         typer.Option(metavar="N", min=0, help="Split Markdown into chunks of at most N words.", show_default=False),
     ] = 0,
+    tag: Annotated[str, typer.Option(metavar="NAME", help="Only pages with this tag.", show_default=False)] = "",
+    in_list: Annotated[
+        str, typer.Option("--list", metavar="NAME", help="Only pages of this list, in its order.", show_default=False)
+    ] = "",
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file instead of stdout.")] = None,
 ) -> int:
-    """Write the pages as JSON Lines, CSV, Parquet, Markdown, WARC, CDXJ or WACZ."""
+    """Write the pages as JSON Lines, CSV, Parquet, Markdown, WARC, CDXJ, WACZ or citations."""
     from opilio.core.files import pluralize
     from opilio.manage.export import export as export_pages
     from opilio.manage.export import export_to_file
     from opilio.store.page_selection import PageFilter
 
     pages = PageFilter(
-        relevant=relevant or None, topic=topic, include_noindex=include_noindex, allow=tuple(allow or ())
-    )
+        relevant=relevant or None, topic=topic, tag=tag, in_list=in_list, include_noindex=include_noindex,
+        allow=tuple(allow or ()),
+    )  # fmt: skip
     if out is None:
         export_pages(folder, form, pages, sys.stdout.buffer, chunk_words=chunk_words)
         return 0
@@ -144,21 +152,38 @@ def label(
         ),
     ] = None,
     undo: Annotated[bool, typer.Option("--undo", help="Remove the label of the page.")] = False,
+    tag: Annotated[Names, typer.Option(metavar="NAME", help="Add a tag. Repeatable, as the next three.")] = None,
+    untag: Annotated[Names, typer.Option(metavar="NAME", help="Remove a tag.")] = None,
+    to_list: Annotated[Names, typer.Option("--list", metavar="NAME", help="Append the page to a list.")] = None,
+    unlist: Annotated[Names, typer.Option(metavar="NAME", help="Remove the page from a list.")] = None,
+    note: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Set the note of the page; '' removes it.", show_default=False),
+    ] = None,
     json: JsonOption = False,
 ) -> int:
-    """Mark pages as relevant or irrelevant; the crawl learns from it.
+    """Mark pages as relevant or irrelevant, tag them, write notes, make lists.
 
-    Judge and ranker learn at once, also those of a running crawl.
+    Judge and ranker learn labels at once, also those of a running crawl. Tags, notes and lists are for the user.
     """
     from opilio.manage.label import LabelRequest, label_pages, read_label_file
+    from opilio.store.annotations import AnnotationChange
 
     labelled = relevant or irrelevant
+    change = AnnotationChange(
+        add_tags=tuple(tag or ()), remove_tags=tuple(untag or ()), note=note, add_to=tuple(to_list or ()),
+        remove_from=tuple(unlist or ()),
+    )  # fmt: skip
+    if change != AnnotationChange():
+        if labelled or undo or file is not None:
+            raise UsageError("--tag, --untag, --list, --unlist, --note: give them without labels, with one URL")
+        return _annotate(folder, url, change, json=json)
     if undo and (not url or file is not None or labelled):
         raise UsageError("--undo: give the URL of one page, without --relevant, --irrelevant and --file")
     if bool(url) == (file is not None):
-        raise UsageError("give either a URL with --relevant or --irrelevant, or --file FILE")
+        raise UsageError("give either a URL with --relevant, --irrelevant, --tag, --list or --note, or --file FILE")
     if url and relevant == irrelevant and not undo:
-        raise UsageError(f"{url}: give --relevant, --irrelevant or --undo")
+        raise UsageError(f"{url}: give --relevant, --irrelevant, --undo, --tag, --list or --note")
     if file is not None and labelled:
         raise UsageError(f"--file {file}: the file holds the labels; leave out --relevant and --irrelevant")
     requests, problems = (
@@ -177,6 +202,27 @@ def label(
         print_json(report)
     else:
         print_text("\n".join(_lines(report, "removed" if undo else "stored")))
+    return 0
+
+
+def _annotate(folder: Path, url: str, change: "AnnotationChange", *, json: bool) -> int:
+    import msgspec
+
+    from opilio.core.records import url_key
+    from opilio.core.urls import require_url
+    from opilio.store.annotations import annotate, annotations_of
+    from opilio.store.collection import open_readonly
+
+    if not url:
+        raise UsageError("give the URL of the page to annotate")
+    annotate(folder, [url], change, time.time())
+    with open_readonly(folder) as collection:
+        found = annotations_of(collection.connection, url_key(require_url(url)))
+    if json:
+        print_json(found)
+        return 0
+    for name, value in msgspec.structs.asdict(found).items():
+        print_text(f"{name:5}  {(', '.join(value) if isinstance(value, tuple) else value) or '–'}")
     return 0
 
 

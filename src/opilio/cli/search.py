@@ -8,6 +8,7 @@ import typer
 from opilio.cli.options import JsonOption, complete_collections, parse_place, print_json, print_message, print_text
 
 if TYPE_CHECKING:
+    from opilio.search.results import SearchFilters
     from opilio.search.searcher import Searcher
 
 MIN_PAGES_TO_ANNOUNCE = 500  # unindexed pages that take more than a moment
@@ -45,15 +46,23 @@ def search(
     passages: Annotated[
         bool, typer.Option("--passages", help="Print the best passages with citations instead of pages.")
     ] = False,
-    host: Annotated[Texts, typer.Option(help="Only this host. Repeatable, as the next four.")] = None,
+    host: Annotated[Texts, typer.Option(help="Only this host. Repeatable, as the next five.")] = None,
     language: Annotated[Texts, typer.Option(help="Only this language, by its code.")] = None,
     genre: Annotated[Texts, typer.Option(help="Only this genre.")] = None,
     band: Annotated[Texts, typer.Option(help="Relevance: very high, high, medium, low, very low.")] = None,
     subtopic: Annotated[Texts, typer.Option(help="Only this subtopic, by its name.")] = None,
+    tag: Annotated[Texts, typer.Option(help="Only pages with this tag.")] = None,
     relevant: Annotated[bool | None, typer.Option(help="Only pages judged relevant, or only others.")] = None,
     after: Annotated[str, typer.Option(metavar="DATE", help="Only pages of this date or later: 2026-01-31.")] = "",
     before: Annotated[str, typer.Option(metavar="DATE", help="Only pages of an earlier date.")] = "",
     at: Annotated[str, typer.Option(metavar="DATE", help="The collection as it was at the end of this day.")] = "",
+    save: Annotated[
+        str, typer.Option(metavar="NAME", help="Also save the search in the collection.", show_default=False)
+    ] = "",
+    saved: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="New relevant hits of a saved search, without QUERY.", show_default=False),
+    ] = "",
     json: JsonOption = False,
 ) -> int:
     """Search one or more collections."""
@@ -63,6 +72,8 @@ def search(
     from opilio.search.query_builder import parse_day
     from opilio.search.results import SearchFilters
 
+    if saved:
+        return _print_new_hits(words, saved, limit, json=json)
     folders, query = _split_arguments(words)
     # Checked here, because an error must name the option.
     for option, day in (("--after", after), ("--before", before)):
@@ -70,9 +81,11 @@ def search(
     end = parse_day(at, "--at")
     filters = SearchFilters(
         hosts=tuple(host or ()), languages=tuple(language or ()), genres=tuple(genre or ()), bands=tuple(band or ()),
-        subtopics=tuple(subtopic or ()), relevant=relevant, after=after, before=before,
+        subtopics=tuple(subtopic or ()), tags=tuple(tag or ()), relevant=relevant, after=after, before=before,
         at=None if end is None else end + DAY_S - 1.0,
     )  # fmt: skip
+    if save:
+        _save_search(folders, save, query, filters)
     searcher = _open_searcher(folders)
     if like:
         hits = searcher.similar(query, limit)
@@ -83,6 +96,42 @@ def search(
         print_json(msgspec.to_builtins(found)) if json else print_passages(found)
         return 0
     results = searcher.search(query, filters, page, limit, sort)
+    print_json(msgspec.to_builtins(results)) if json else print_results(results)
+    return 0
+
+
+def _save_search(folders: list[Path], name: str, query: str, filters: "SearchFilters") -> None:
+    import time
+
+    import msgspec
+
+    from opilio.core.errors import UsageError
+    from opilio.search.query import parse_query
+    from opilio.store.annotations import SavedSearch, save_search
+
+    if len(folders) != 1:
+        raise UsageError("--save: a search is saved in one collection; give one folder")
+    parse_query(query)
+    now = time.time()
+    save_search(folders[0], SavedSearch(name, query, msgspec.json.encode(filters).decode(), now, now))
+    print_message(f"saved; 'opilio search {folders[0]} --saved \"{name}\"' lists new relevant pages")
+
+
+def _print_new_hits(words: list[str], name: str, limit: int, *, json: bool) -> int:
+    """The relevant hits of a saved search that were stored since it was saved."""
+    import msgspec
+
+    from opilio.cli.text_output import print_results
+    from opilio.core.errors import UsageError
+    from opilio.store.annotations import require_search
+    from opilio.store.collection import open_readonly
+
+    if len(words) != 1:
+        raise UsageError("--saved: give one collection, and no query")
+    folder = parse_place(words[0])
+    with open_readonly(folder) as collection:
+        search = require_search(collection.connection, name)
+    results = _open_searcher([folder]).new_hits(search, search.at, limit)
     print_json(msgspec.to_builtins(results)) if json else print_results(results)
     return 0
 

@@ -13,6 +13,7 @@ from opilio.core.protocols import Frontier, FrontierEntry, LinkScorer
 from opilio.core.records import Outcome, PageChange, Reason, url_key
 from opilio.core.urls import host_of
 from opilio.engine.learning import LearnerGroup
+from opilio.store.annotations import copy_annotations
 from opilio.store.collection import Collection
 from opilio.store.commands import (
     REMOVED_LABEL,
@@ -66,6 +67,9 @@ class LabelInbox:
 
     def override_verdicts(self, outcomes: Sequence[Outcome], now: float) -> list[Outcome]:
         """The outcomes with the user's earlier labels in the place of the judge's verdicts."""
+        for outcome in outcomes:
+            if outcome.change is PageChange.MOVED:
+                copy_annotations(self._collection.connection, outcome.lead.key, url_key(outcome.fetched.location))
         labeled = labeled_keys(self._collection.connection, [outcome.lead.key for outcome in outcomes])
         return [self._override_verdict(one, now) if one.lead.key in labeled else one for one in outcomes]
 

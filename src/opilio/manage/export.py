@@ -15,6 +15,7 @@ from opilio.manage.formats.archive import read_page_record, write_cdxj, write_wa
 from opilio.manage.formats.citations import write_bibtex, write_ris
 from opilio.manage.formats.markdown import write_markdown_files, write_markdown_lines
 from opilio.manage.pages import PAGE_COLUMNS, TEXT_COLUMN, PageTable, arrow_schema, import_pyarrow
+from opilio.store.annotations import read_tags, require_list
 from opilio.store.collection import open_readonly
 from opilio.store.page_selection import PageFilter
 
@@ -82,6 +83,8 @@ def _check_request(folder: Path, form: str, wanted: PageFilter, chunk_words: int
         raise UsageError(f"--chunk-words: not for --format {form}; use --format markdown")
     if wanted.topic:
         _check_agent_topic(folder, wanted.topic)
+    if wanted.in_list or wanted.tag:
+        _check_names(folder, wanted)
 
 
 def _check_agent_topic(folder: Path, topic: str) -> None:
@@ -90,6 +93,15 @@ def _check_agent_topic(folder: Path, topic: str) -> None:
     if topic not in topics:
         known = ", ".join(topics) or "none; the crawl had no agents, leave --topic out"
         raise UsageError(f"--topic {topic}: no agent of this collection has it; topics: {known}")
+
+
+def _check_names(folder: Path, wanted: PageFilter) -> None:
+    with open_readonly(folder) as collection:
+        tags = read_tags(collection.connection)
+        if wanted.in_list:
+            require_list(collection.connection, wanted.in_list)
+    if wanted.tag and wanted.tag not in tags:
+        raise UsageError(f"--tag {wanted.tag}: no page has it; tags: {', '.join(tags) or 'none'}")
 
 
 def _jsonl(folder: Path, wanted: PageFilter, out: BinaryIO) -> int:

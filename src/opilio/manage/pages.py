@@ -14,7 +14,7 @@ from opilio.parse.extract import extract_content, stored_signals
 from opilio.parse.signals import PURPOSES, PageSignals
 from opilio.store.collection import open_readonly
 from opilio.store.page_columns import EXPORTED_COLUMNS, NOT_RECORDED
-from opilio.store.page_selection import ALIASES_COLUMN, PageFilter, SelectedPage, count_pages, select_pages
+from opilio.store.page_selection import COMPUTED_COLUMNS, PageFilter, SelectedPage, count_pages, select_pages
 from opilio.store.warc import RecordPosition, read_record
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 # Columns of a table of pages; `text`, the main text, is read from the WARC files and takes longer than all others.
-PAGE_COLUMNS = (*(column.name for column in EXPORTED_COLUMNS), ALIASES_COLUMN)
+PAGE_COLUMNS = (*(column.name for column in EXPORTED_COLUMNS), *COMPUTED_COLUMNS)
 TEXT_COLUMN = "text"
 BATCH_ROWS = 500  # of an Arrow batch and of a Parquet row group
 SHOWN_PAGES = 10  # rows of a table that is displayed

@@ -1,6 +1,6 @@
 """The parts of a search: its parameters, open indexes, candidates, the weights that order them, and hits."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -53,6 +53,7 @@ class OpenIndex(msgspec.Struct, frozen=True, kw_only=True):
     keys: KeyArray  # sorted
     authority: Float32Array  # of those keys, 0..1
     load_meanings: Callable[[], PageMeanings]  # the vectors of its pages, read when they are first needed
+    tags: Mapping[str, frozenset[int]] = {}  # of the user: the keys of the pages that have each
 
     def authority_of(self, keys: KeyArray) -> Float32Array:
         if not len(self.keys):
@@ -108,7 +109,9 @@ class Matches(msgspec.Struct, frozen=True, kw_only=True):
     found: list[SearchCandidate]
 
 
-def build_hit(stored: dict[str, list[Any]], highlighter: Highlighter, found: SearchCandidate) -> SearchHit:
+def build_hit(
+    stored: dict[str, list[Any]], highlighter: Highlighter, found: SearchCandidate, tags: Iterable[str] = ()
+) -> SearchHit:
     """A hit with highlighted title and snippet."""
     title, url = bytes(stored["name"][0]).decode(), bytes(stored["url"][0]).decode()
     text = bytes(stored[STORED_TEXT_FIELD][0]).decode().lstrip()
@@ -131,6 +134,7 @@ def build_hit(stored: dict[str, list[Any]], highlighter: Highlighter, found: Sea
         score=found.score,
         text_score=found.text_score,
         by_meaning=found.text_score <= 0.0,
+        tags=tuple(tags),
     )
 
 

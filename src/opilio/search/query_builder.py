@@ -77,6 +77,7 @@ class QueryScope(msgspec.Struct, frozen=True, kw_only=True):
     has_past_versions: bool  # the index contains past versions of pages
     all_documents: int
     frequency: Callable[[str, str], int]  # (field, term) -> document frequency in all indexes
+    tags: Mapping[str, frozenset[int]] = {}  # of the user: the keys of the pages that have each
 
 
 class QueryBuilder:
@@ -107,6 +108,11 @@ class QueryBuilder:
         for name, field in _FIELD_BY_FILTER.items():
             if values := getattr(filters, name):
                 made.append(tantivy.Query.term_set_query(schema, field, [*map(replace_surrogates, values)]))
+        if filters.tags:
+            tagged = {key for tag in filters.tags for key in self._scope.tags.get(tag, ())}
+            made.append(tantivy.Query.term_set_query(schema, "key", sorted(tagged)))
+        if filters.added_after is not None:
+            made.append(self._range("since", int(filters.added_after) + 1, None))
         if filters.relevant is not None:
             made.append(tantivy.Query.term_query(schema, "relevant", "yes" if filters.relevant else "no"))
         after, before = parse_day(filters.after, "after"), parse_day(filters.before, "before")

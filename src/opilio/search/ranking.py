@@ -7,7 +7,7 @@ are ordered by text score, meaning, the judge's score and the authority in the l
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import tantivy
@@ -34,6 +34,8 @@ from opilio.search.query_builder import (
     filter_value,
 )
 from opilio.search.results import (
+    Facet,
+    FacetedIndex,
     SearchFilters,
     SearchHit,
     SearchResults,
@@ -49,6 +51,13 @@ OPEN_FILTER_FIELDS = {"hosts": "host", "languages": "language", "genres": "genre
 MAX_LISTED_VALUES = 8  # values listed for an unknown filter value
 MIN_QUESTION_WORDS = 3  # a shorter query is searched by its words only, if some page contains them
 RELAXED_NOTE = "No page contains enough of the words; these contain some of them, or are close in meaning."
+
+
+class DistinctQueries(NamedTuple):
+    """A query for each index, which together find each page once, and the number of these pages."""
+
+    queries: list[tantivy.Query]
+    pages: int
 
 
 class Search:
@@ -80,6 +89,7 @@ class Search:
             has_past_versions=index.has_past_versions,
             all_documents=sum(s.num_docs for s in searchers),
             frequency=lambda field, term: sum(s.doc_freq(field, term) for s in searchers),
+            tags=index.tags,
         )
 
     def run(self) -> SearchResults:
@@ -93,9 +103,15 @@ class Search:
             pages=math.ceil(min(matches.total, MAX_PAGED_HITS) / request.size),
             size=request.size,
             hits=tuple(self._hits(chosen)),
-            facets=count_facets([s for _, s in self._indexes], request.filters, partial(self._union, matches.plan)),
+            facets=self._facets(matches.plan),
             suggestion=self.suggestion(matches.total),
             notes=notes,
+        )
+
+    def _facets(self, plan: SearchPlan) -> tuple[Facet, ...]:
+        indexes = [FacetedIndex(searcher, index.schema, index.tags) for index, searcher in self._indexes]
+        return count_facets(
+            indexes, self._request.filters, lambda filters: self._distinct(self._union(plan, filters)).queries
         )
 
     def find_with_notes(self) -> tuple[Matches, tuple[str, ...]]:
@@ -166,6 +182,12 @@ class Search:
             if not any(s.doc_freq(field, value) for _, s in self._indexes):
                 yield f'No page has the {field} "{value}".{self._most_frequent(field)}'
 
+        known = sorted({tag for index, _ in self._indexes for tag in index.tags})
+        for tag in filters.tags:
+            if tag not in known:
+                listed = f" There are: {', '.join(known[:MAX_LISTED_VALUES])}." if known else ""
+                yield f'No page has the tag "{tag}".{listed}'
+
     def _most_frequent(self, field: str) -> str:
         counts = Counter[str]()
         for _, searcher in self._indexes:
@@ -179,7 +201,7 @@ class Search:
         if not better:
             return ""
         plan = SearchPlan(text=[builder.build(parse_query(better)) for builder in self._builders])
-        found = self._count_distinct(self._union(plan, self._request.filters))
+        found = self._distinct(self._union(plan, self._request.filters)).pages
         return better if found > (0 if self._forms.alternatives else total) else ""
 
     def _union(self, plan: SearchPlan, filters: SearchFilters) -> list[tantivy.Query]:
@@ -234,7 +256,7 @@ class Search:
         elif len(results) == 1:
             total = sum(count for count, _ in (*results, *added))
         else:
-            total = self._count_distinct(self._union(plan, filters))
+            total = self._distinct(self._union(plan, filters)).pages
         return Matches(plan=plan, total=total, found=found)
 
     def _added(self, plan: SearchPlan) -> list[tuple[int, list[SearchCandidate]]]:
@@ -261,14 +283,20 @@ class Search:
         for one in rest:
             one.score = math.log(max(one.text_score, MIN_TEXT_SCORE))
 
-    def _count_distinct(self, queries: Sequence[tantivy.Query]) -> int:
-        """The number of distinct matching pages; beyond `MAX_PAGED_HITS` per index, duplicates are not detected."""
-        counts, keys = 0, list[object]()
-        for (_, searcher), query in zip(self._indexes, queries, strict=True):
+    def _distinct(self, queries: Sequence[tantivy.Query]) -> DistinctQueries:
+        """The queries without pages that an earlier index has; beyond `MAX_PAGED_HITS` per index none is noticed."""
+        pages, seen, made = 0, set[object](), list[tantivy.Query]()
+        for (index, searcher), query in zip(self._indexes, queries, strict=True):
             result = searcher.search(query, MAX_PAGED_HITS if len(self._indexes) > 1 else 1)
-            counts += result.count  # type: ignore[attr-defined]  # the stub forgot it
-            keys += searcher.fast_field_values("key", [address for _, address in result.hits])
-        return counts - len(keys) + len(set(keys))
+            keys = searcher.fast_field_values("key", [address for _, address in result.hits])
+            repeated = [key for key in keys if key in seen]
+            seen.update(keys)
+            pages += result.count - len(repeated)  # type: ignore[attr-defined]  # the stub forgot it
+            if repeated:
+                others = tantivy.Query.term_set_query(index.schema, "key", repeated)
+                query = tantivy.Query.boolean_query([(tantivy.Occur.Must, query), (tantivy.Occur.MustNot, others)])
+            made.append(query)
+        return DistinctQueries(made, pages)
 
     def _search_index(
         self, index: OpenIndex, searcher: tantivy.Searcher, query: tantivy.Query, limit: int
@@ -297,4 +325,8 @@ class Search:
             stored = one.searcher.doc(one.address).to_dict()
             language = str(stored["language"][0])
             highlighter = makers.get(language) or makers.setdefault(language, Highlighter(wanted, language))
-            yield build_hit(stored, highlighter, one)
+            yield build_hit(stored, highlighter, one, self._tags_of(one))
+
+    def _tags_of(self, page: SearchCandidate) -> list[str]:
+        """The user's tags of a page in all collections."""
+        return sorted({tag for index, _ in self._indexes for tag, keys in index.tags.items() if page.key in keys})

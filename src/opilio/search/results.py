@@ -5,8 +5,8 @@ caller escapes it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 import tantivy
@@ -50,10 +50,12 @@ class SearchFilters(msgspec.Struct, frozen=True, kw_only=True):
     bands: tuple[str, ...] = ()  # names of `BAND_COUNT`
     subtopics: tuple[str, ...] = ()  # by name
     years: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()  # of the user
     collections: tuple[str, ...] = ()  # by the folder's name
     relevant: bool | None = None
     after: str = ""  # ISO date, of the page's own date
     before: str = ""
+    added_after: float | None = None  # stored in the collection after this time (seconds since 1970)
     at: float | None = None  # search the collection as of this time (seconds since 1970)
 
 
@@ -98,6 +100,7 @@ class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
     score: float = 0.0  # the score that determines the order
     text_score: float = 0.0  # of the words alone (BM25)
     by_meaning: bool = False  # similar to the query in meaning; it may not contain the words
+    tags: tuple[str, ...] = ()  # of the user
 
 
 class FacetValue(msgspec.Struct, frozen=True):
@@ -194,39 +197,62 @@ FACET_FIELDS = (
 )
 _AGGREGATIONS = {name: {"terms": {"field": field, "size": size}} for name, field, size in FACET_FIELDS}
 _LANGUAGES = {"languages": {"terms": {"field": "language", "size": 8}}}
+MAX_TAGS = 20  # listed
+MAX_TAGGED_PAGES = 10_000  # whose tags are counted
 _BAND_ORDER = {band: place for place, (band, _) in enumerate(BANDS)}
 
 
+class FacetedIndex(NamedTuple):
+    """An index whose hits are counted, and the user's tags of its pages."""
+
+    searcher: tantivy.Searcher
+    schema: tantivy.Schema
+    tags: Mapping[str, frozenset[int]]
+
+
 def count_facets(
-    searchers: Sequence[tantivy.Searcher],
+    indexes: Sequence[FacetedIndex],
     filters: SearchFilters,
     queries_of: Callable[[SearchFilters], Sequence[tantivy.Query]],
 ) -> tuple[Facet, ...]:
-    """The facets of the hits in these indexes, without empty ones.
+    """The facets of the hits in these indexes, without empty ones. `queries_of` finds a page in one index only.
 
     A facet with chosen values is counted as if none were chosen, because any of several values matches, so that each
     other value would add hits. This costs one more count for each such facet.
     """
-    counts = _counts(searchers, queries_of(filters), [name for name, _, _ in FACET_FIELDS])
-    for name, _, _ in FACET_FIELDS:
+    sizes = {name: size for name, _, size in FACET_FIELDS} | {"tags": MAX_TAGS}
+    counts = _counts(indexes, queries_of(filters), list(sizes))
+    for name in sizes:
         if chosen := getattr(filters, name):
             open_filters = msgspec.structs.replace(filters, **{name: ()})
-            counts[name] |= _counts(searchers, queries_of(open_filters), [name])[name]
+            counts[name] |= _counts(indexes, queries_of(open_filters), [name])[name]
             # Chosen values without hits are listed too, so that they can be removed.
             counts[name].update(dict.fromkeys(chosen, 0))
-    made = [_facet(name, counts[name], size, getattr(filters, name)) for name, _, size in FACET_FIELDS]
+    made = [_facet(name, counts[name], size, getattr(filters, name)) for name, size in sizes.items()]
     return tuple(facet for facet in made if facet.values)
 
 
 def _counts(
-    searchers: Sequence[tantivy.Searcher], queries: Sequence[tantivy.Query], names: Sequence[str]
+    indexes: Sequence[FacetedIndex], queries: Sequence[tantivy.Query], names: Sequence[str]
 ) -> dict[str, Counter[str]]:
     counts = {name: Counter[str]() for name in names}
-    for searcher, query in zip(searchers, queries, strict=True):
-        found = searcher.aggregate(query, {name: _AGGREGATIONS[name] for name in names})
-        for name, count in counts.items():
-            count.update({str(b["key"]): int(b["doc_count"]) for b in found[name]["buckets"] if b["key"]})
+    aggregations = {name: _AGGREGATIONS[name] for name in names if name in _AGGREGATIONS}
+    for index, query in zip(indexes, queries, strict=True):
+        if "tags" in counts and index.tags:
+            counts["tags"].update(_tag_counts(index, query))
+        found = index.searcher.aggregate(query, aggregations) if aggregations else {}
+        for name, result in found.items():
+            counts[name].update({str(b["key"]): int(b["doc_count"]) for b in result["buckets"] if b["key"]})
     return counts
+
+
+def _tag_counts(index: FacetedIndex, query: tantivy.Query) -> dict[str, int]:
+    """Tags are in the collection, not in the index, so that a new one is found at once."""
+    tagged = tantivy.Query.term_set_query(index.schema, "key", sorted(frozenset().union(*index.tags.values())))
+    both = tantivy.Query.boolean_query([(tantivy.Occur.Must, query), (tantivy.Occur.Must, tagged)])
+    hits = index.searcher.search(both, MAX_TAGGED_PAGES).hits
+    keys = frozenset(index.searcher.fast_field_values("key", [address for _, address in hits]))
+    return {tag: count for tag, pages in index.tags.items() if (count := len(keys & pages))}
 
 
 def _facet(name: str, counts: Counter[str], size: int, chosen: Sequence[str]) -> Facet:

@@ -45,7 +45,8 @@ from opilio.search.results import (
 )
 from opilio.search.schema import STORED_TEXT_FIELD, analyzer_for_language, normalize_for_analysis
 from opilio.search.snippet import Highlighter
-from opilio.store.collection import check_collection
+from opilio.store.annotations import SavedSearch, read_tags
+from opilio.store.collection import check_collection, open_readonly
 
 MAX_QUERY_TERMS = 25  # most distinctive terms of a page, by frequency and rarity
 MAX_TEXT_CHARACTERS = 20_000  # of the page
@@ -146,6 +147,13 @@ class Searcher:
             results = Search(indexes, request, self._weights, self._ranking).run()
         return msgspec.structs.replace(results, took_s=time.perf_counter() - started)
 
+    def new_hits(self, saved: SavedSearch, since: float, limit: int = PAGE_SIZE) -> SearchResults:
+        """The hits of a saved search that were stored after a time, newest first; relevant ones unless it says so."""
+        filters = msgspec.json.decode(saved.filters, type=SearchFilters)
+        relevant = True if filters.relevant is None else filters.relevant
+        wanted = msgspec.structs.replace(filters, relevant=relevant, added_after=since)
+        return self.search(saved.query, wanted, 1, limit, "added")
+
     def passages(self, query: str, filters: SearchFilters | None = None, limit: int = PAGE_SIZE) -> PassageResults:
         """The passages that answer a query best, each with a citation."""
         started = time.perf_counter()
@@ -194,7 +202,13 @@ class Searcher:
                 opened = _open_or_rebuild_index(folder, self._names[folder])
                 before = self._meanings.setdefault(folder, MeaningLoader(folder))
                 self._indexes[folder] = (now, msgspec.structs.replace(opened, load_meanings=cache(before.load)))
-        return [self._indexes[folder][1] for folder in self._folders]
+        return [msgspec.structs.replace(self._indexes[folder][1], tags=_read_tags(folder)) for folder in self._folders]
+
+
+def _read_tags(folder: Path) -> dict[str, frozenset[int]]:
+    """The user's tags as they are now; they are not part of the index."""
+    with open_readonly(folder) as collection:
+        return read_tags(collection.connection)
 
 
 def _names(folders: Sequence[Path]) -> list[str]:

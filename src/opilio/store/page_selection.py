@@ -7,14 +7,15 @@ import msgspec
 
 from opilio.core.protocols import PAGE_ALONE, Database
 from opilio.core.records import url_key
+from opilio.store.annotations import read_notes, read_tags, tags_by_page
 from opilio.store.collection import Collection
 from opilio.store.connection import read_value
 from opilio.store.page_columns import EXPORTED_COLUMNS
 from opilio.store.pages import JudgedPage, judged_page
 from opilio.store.warc import RecordPosition
 
-# Computed: the URLs of copies of a page, with spaces between them.
-ALIASES_COLUMN = "aliases"
+# Computed: the URLs of copies of a page, with spaces between them; its tags, with commas; its note.
+COMPUTED_COLUMNS = ALIASES_COLUMN, TAGS_COLUMN, NOTE_COLUMN = "aliases", "tags", "note"
 _NAMES = tuple(column.name for column in EXPORTED_COLUMNS)
 _FLAGS = tuple(column.name for column in EXPORTED_COLUMNS if column.kind is bool)
 _COLUMNS = ", ".join((*_NAMES, *RecordPosition._fields))
@@ -39,6 +40,10 @@ class PageFilter(msgspec.Struct, frozen=True, kw_only=True):
     min_score: float | None = None
     # Only pages that an agent of this topic found relevant.
     topic: str = ""
+    # Only pages with this tag of the user.
+    tag: str = ""
+    # Only pages of this list, in its order.
+    in_list: str = ""
     # Also pages that ask not to be indexed (robots noindex).
     include_noindex: bool = False
     # Purposes that no signal of the page may deny: search, ai-input, ai-train. Applied by PageTable.
@@ -59,20 +64,32 @@ class PageFilter(msgspec.Struct, frozen=True, kw_only=True):
         if self.topic:
             agents = "SELECT v.page FROM verdict AS v JOIN agent AS a ON a.number = v.agent"
             conditions.append((f"key IN ({agents} WHERE v.relevant <> 0 AND a.topic = ?)", self.topic))
+        if self.tag:
+            conditions.append(("key IN (SELECT t.key FROM page_tag AS t WHERE t.tag = ?)", self.tag))
+        if self.in_list:
+            conditions.append(("key IN (SELECT l.key FROM list_page AS l WHERE l.list = ?)", self.in_list))
         if not self.include_noindex:
             conditions.append(("noindex = ?", 0))
         return " AND ".join(["duplicate_of = 0", *(text for text, _ in conditions)]), [value for _, value in conditions]
 
 
 def select_pages(collection: Collection, wanted: PageFilter) -> Iterator[SelectedPage]:
-    """The pages, oldest first."""
+    """The pages, oldest first; those of a list in its order."""
     where, values = wanted.clause()
-    query = f"SELECT key, {_COLUMNS} FROM page WHERE {where} ORDER BY seq"
-    aliases = _aliases(collection)
+    order = "seq"
+    if wanted.in_list:
+        order, values = (
+            "(SELECT l.place FROM list_page AS l WHERE l.list = ? AND l.key = page.key)",
+            [*values, wanted.in_list],
+        )
+    query = f"SELECT key, {_COLUMNS} FROM page WHERE {where} ORDER BY {order}"
+    aliases, notes = _aliases(collection), read_notes(collection.connection)
+    tags = tags_by_page(read_tags(collection.connection))
     for key, *columns, warc, offset, length in collection.connection.execute(query, values):
         fields = dict(zip(_NAMES, columns, strict=True))
         fields.update({name: bool(fields[name]) for name in _FLAGS})
         fields[ALIASES_COLUMN] = " ".join(aliases.get(key, ()))
+        fields |= {TAGS_COLUMN: ", ".join(tags.get(key, ())), NOTE_COLUMN: notes.get(key, "")}
         yield SelectedPage(fields, RecordPosition(warc, offset, length))
 
 

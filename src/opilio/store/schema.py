@@ -3,8 +3,9 @@
 from opilio.store.page_columns import COLUMN_DEFINITIONS
 
 APPLICATION_ID = 0x6F70696C  # "opil": says whose file this is
-# 2: versions, revisits; 3: tier and agent of queued URLs, commands; 4: signals of pages; 5: truncated, rendered pages
-SCHEMA_VERSION = 5
+# 2: versions, revisits; 3: tier and agent of queued URLs, commands; 4: signals of pages; 5: truncated, rendered pages;
+# 6: tags, notes, lists, saved searches
+SCHEMA_VERSION = 6
 
 TABLES = f"""
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -33,6 +34,17 @@ CREATE TABLE seed (key INTEGER PRIMARY KEY, url TEXT NOT NULL, priority INTEGER 
 CREATE TABLE snapshot (name TEXT NOT NULL, version INTEGER NOT NULL, at REAL NOT NULL, state BLOB NOT NULL,
   PRIMARY KEY (name, version)) WITHOUT ROWID;
 CREATE TABLE event (id INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, data BLOB NOT NULL);
+"""
+
+# What the user notes about pages (`annotations`). A list has an order: `place`.
+ANNOTATION_TABLES = """
+CREATE TABLE IF NOT EXISTS page_tag (key INTEGER NOT NULL, tag TEXT NOT NULL, at REAL NOT NULL,
+  PRIMARY KEY (key, tag)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS page_note (key INTEGER PRIMARY KEY, note TEXT NOT NULL, at REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS list_page (list TEXT NOT NULL, key INTEGER NOT NULL, place INTEGER NOT NULL,
+  at REAL NOT NULL, PRIMARY KEY (list, key)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS saved_search (name TEXT PRIMARY KEY, query TEXT NOT NULL, filters TEXT NOT NULL,
+  at REAL NOT NULL, seen_at REAL NOT NULL) WITHOUT ROWID;
 """
 
 # Tables that came later: a collection that was made without them gets them when it is next written to.
@@ -99,4 +111,4 @@ CREATE TABLE IF NOT EXISTS verdict (page INTEGER NOT NULL, agent INTEGER NOT NUL
 -- What engines were asked for seeds, and the keys of the addresses each query brought; further: while crawling.
 CREATE TABLE IF NOT EXISTS enquiry (id INTEGER PRIMARY KEY, at REAL NOT NULL, query TEXT NOT NULL,
   further INTEGER NOT NULL, keys BLOB NOT NULL);
-"""
+{ANNOTATION_TABLES}"""

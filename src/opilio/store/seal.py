@@ -27,6 +27,10 @@ _BLOCK_BYTES = 1 << 16
 _CONTENTS = {
     "answer": "responses",
     "label": "labels",
+    "page_tag": "tags of pages",
+    "page_note": "notes on pages",
+    "list_page": "lists of pages",
+    "saved_search": "saved searches",
     "lesson": "what was learned since the last snapshot",
     "links": "links of pages",
     "meta": "counters and the state of the crawl",

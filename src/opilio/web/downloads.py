@@ -18,6 +18,7 @@ from opilio.store.collection import is_linked
 from opilio.store.page_selection import PageFilter
 from opilio.store.postgres.collection import linked_database
 from opilio.store.postgres.roles import WORKER_TIMEOUT_S, WorkerFigures, worker_figures
+from opilio.web.collections import slug
 from opilio.web.context import AppContext, RawRoute
 from opilio.web.params import Param, parse_params
 from opilio.web.stats import crawl_stats
@@ -112,6 +113,8 @@ EXPORT = RawRoute(
     params=(
         Param(name="format", about="The form of the file.", kind="choice", choices=FORMATS, default="jsonl"),
         Param(name="relevant", about="yes: only relevant pages.", kind="flag", default=False),
+        Param(name="list", about="Only pages of this list, in its order."),
+        Param(name="tag", about="Only pages with this tag."),
         Param(name="noindex", about="yes: also pages that ask not to be indexed.", kind="flag", default=False),
     ),
 )
@@ -124,12 +127,18 @@ def export_route(context: AppContext) -> Route:
         values = parse_params(EXPORT.params, request.query_params.multi_items())
         file = tempfile.TemporaryFile()  # noqa: SIM115 - closed when it has been sent
         try:
-            wanted = PageFilter(relevant=values["relevant"] or None, include_noindex=values["noindex"])
+            wanted = PageFilter(
+                relevant=values["relevant"] or None,
+                include_noindex=values["noindex"],
+                tag=values["tag"],
+                in_list=values["list"],
+            )
             export(folder, values["format"], wanted, file)
         except BaseException:
             file.close()
             raise
-        name = f"{request.path_params['name']}{SUFFIXES[values['format']]}"
+        parts = (request.path_params["name"], slug(values["list"]), slug(values["tag"]))
+        name = "-".join(part for part in parts if part) + SUFFIXES[values["format"]]
         return StreamingResponse(_read_chunks(file), media_type=EXPORT.media_type, headers=attachment_header(name))
 
     return Route(EXPORT.path, endpoint, methods=["GET"])

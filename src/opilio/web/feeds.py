@@ -15,6 +15,7 @@ from starlette.routing import Route
 from opilio.core.clock import format_iso_time
 from opilio.core.errors import CollectionError
 from opilio.search.results import MarkedText, SearchHit
+from opilio.store.annotations import require_search
 from opilio.web.context import AppContext, RawRoute
 from opilio.web.pages.search import SEARCH_PARAMS, search_filters
 from opilio.web.params import Param, parse_params
@@ -34,6 +35,15 @@ FEED = RawRoute(
         Param(name="size", about="Entries.", kind="integer", default=ENTRIES, maximum=100),
     ),
 )
+SAVED_FEED = RawRoute(
+    path="/c/{name}/feed",
+    about="A saved search as an Atom feed: relevant pages that were stored since it was saved.",
+    media_type=ATOM_TYPE,
+    params=(
+        Param(name="search", about="The name of the search.", required=True),
+        Param(name="size", about="Entries.", kind="integer", default=ENTRIES, maximum=100),
+    ),
+)
 OPENSEARCH = RawRoute(
     path="/opensearch.xml", about="The OpenSearch description, for browsers.", media_type=OPENSEARCH_TYPE
 )
@@ -50,10 +60,28 @@ def feed_route(context: AppContext) -> Route:
         searcher = context.searchers.searcher_for(fresh.collections)
         results = searcher.search(values["q"], filters, 1, values["size"], "added")
         page = _address(request, "/search", values | {"size": 10})
-        text = atom_feed(values["q"], results.hits, page, str(request.url))
+        title = f"{values['q']} – Opilio" if values["q"] else "New pages – Opilio"
+        text = atom_feed(title, results.hits, page, str(request.url))
         return Response(text, media_type=ATOM_TYPE)
 
     return Route(FEED.path, endpoint, methods=["GET", "HEAD"])
+
+
+def saved_feed_route(context: AppContext) -> Route:
+    def endpoint(request: Request) -> Response:
+        values = parse_params(SAVED_FEED.params, request.query_params.multi_items())
+        name = request.path_params["name"]
+        with context.open(name) as collection:
+            search = require_search(collection.connection, values["search"])
+        fresh = context.searchers.refresh({name: context.collections.folder(name)})
+        if not fresh.collections:
+            raise CollectionError("; ".join(fresh.problems))
+        found = context.searchers.searcher_for(fresh.collections).new_hits(search, search.at, values["size"])
+        page = _address(request, "/search", {"q": search.query, "in": [name]})
+        title = f"{search.name} – {name} – Opilio"
+        return Response(atom_feed(title, found.hits, page, str(request.url), search.at), media_type=ATOM_TYPE)
+
+    return Route(SAVED_FEED.path, endpoint, methods=["GET", "HEAD"])
 
 
 def opensearch_route() -> Route:
@@ -63,10 +91,9 @@ def opensearch_route() -> Route:
     return Route(OPENSEARCH.path, endpoint, methods=["GET", "HEAD"])
 
 
-def atom_feed(query: str, hits: tuple[SearchHit, ...], page: str, itself: str) -> str:
-    """The feed. Text of the web is escaped."""
-    title = f"{query} – Opilio" if query else "New pages – Opilio"
-    updated = max((hit.fetched_at for hit in hits), default=0.0)
+def atom_feed(title: str, hits: tuple[SearchHit, ...], page: str, itself: str, since: float = 0.0) -> str:
+    """The feed, updated when the newest hit was stored, else at `since`. Text of the web is escaped."""
+    updated = max((hit.fetched_at for hit in hits), default=since)
     entries = "".join(_entry(hit) for hit in hits)
     return (
         '<?xml version="1.0" encoding="utf-8"?>\n<feed xmlns="http://www.w3.org/2005/Atom">\n'

@@ -8,14 +8,14 @@ from opilio import __version__
 from opilio.web.chart_files import CURVE_ROUTES
 from opilio.web.context import ActionRoute, PageRoute, RawRoute
 from opilio.web.downloads import EXPORT, PROMETHEUS
-from opilio.web.feeds import FEED, OPENSEARCH
+from opilio.web.feeds import FEED, OPENSEARCH, SAVED_FEED
 from opilio.web.live import LIVE
 from opilio.web.pages import ACTIONS, PAGES
 from opilio.web.pages.graph import GEXF
 from opilio.web.pages.stored_copy import ORIGINAL
 from opilio.web.params import Param, param_schema
 
-RAW = (PROMETHEUS, EXPORT, FEED, OPENSEARCH, GEXF, LIVE, ORIGINAL, *CURVE_ROUTES)
+RAW = (PROMETHEUS, EXPORT, FEED, SAVED_FEED, OPENSEARCH, GEXF, LIVE, ORIGINAL, *CURVE_ROUTES)
 _OBJECT = {"type": "object", "required": ["schema"], "properties": {"schema": {"const": 1}}}
 _PROBLEM = {
     "type": "object",

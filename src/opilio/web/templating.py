@@ -187,7 +187,7 @@ _FILTERS = {
 # The pages of a collection: name of the group, its icon, and (path, name) of its pages.
 COLLECTION_TABS = (
     ("Crawl", "crawl", (("", "Crawl"), ("/manage", "Manage"))),
-    ("Pages", "pages", (("/pages", "Pages"), ("/review", "Review"), ("/subtopics", "Subtopics"))),
+    ("Pages", "pages", (("/pages", "Pages"), ("/review", "Review"), ("/lists", "Lists"), ("/subtopics", "Subtopics"))),
     ("Topic", "topic", (("/topic", "Topic"), ("/seeds", "Seeds"))),
     ("Hosts", "hosts", (("/hosts", "Hosts"), ("/graph", "Graph"), ("/queue", "Queue"))),
     ("Log", "log", (("/errors", "Errors"), ("/events", "Events"), ("/agents", "Agents"))),

@@ -10,6 +10,8 @@ import msgspec
 
 from opilio.manage.formats.markdown import convert_page
 from opilio.manage.pages import PageTable, StoredPage
+from opilio.store.annotations import split_tags
+from opilio.store.page_selection import NOTE_COLUMN, TAGS_COLUMN
 
 _SPECIAL = re.compile(r"[\\{}$&#^_%~]")
 _ESCAPES = {
@@ -32,6 +34,8 @@ class Citation(msgspec.Struct, frozen=True, kw_only=True):
     language: str
     description: str
     retrieved: str  # ISO date of the fetch
+    tags: str = ""  # of the user, with commas between them
+    note: str = ""  # of the user
 
 
 def write_bibtex(pages: PageTable, out: BinaryIO) -> int:
@@ -76,6 +80,8 @@ def cite_page(page: StoredPage) -> Citation:
         language=page.language,
         description=_line(page.description),
         retrieved=datetime.fromtimestamp(page.fetched_at, UTC).date().isoformat(),
+        tags=page.values[TAGS_COLUMN],
+        note=_line(page.values[NOTE_COLUMN]),
     )
 
 
@@ -91,6 +97,8 @@ def bibtex_entry(page: Citation, key: str) -> str:
         ("abstract", _escape(page.description)),
         ("url", _escape_url(page.url)),
         ("urldate", page.retrieved),
+        ("keywords", _escape(page.tags)),
+        ("annote", _escape(page.note)),
     ]
     lines = "".join(f"  {name} = {{{value}}},\n" for name, value in fields if value)
     return f"@misc{{{key},\n{lines}}}\n\n"
@@ -113,6 +121,8 @@ def _ris_fields(page: Citation) -> Iterator[tuple[str, str]]:
         ("AB", page.description),
         ("UR", page.url),
         ("Y2", page.retrieved.replace("-", "/")),
+        *(("KW", tag) for tag in split_tags(page.tags)),
+        ("N1", page.note),
     ]
     yield from ((tag, value) for tag, value in optional if value)
     yield "ER", ""

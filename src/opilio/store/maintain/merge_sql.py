@@ -24,7 +24,7 @@ COLUMNS = _columns()
 _PAGE = ", ".join(name for name in COLUMNS["page"] if name not in ("key", "seq"))
 _ADDED_TABLE_NAMES = (
     *("version", "move", "revisit", "tip", "empty_text", "notice", "label", "lesson"),
-    *("command", "agent", "verdict", "enquiry"),
+    *("command", "agent", "verdict", "enquiry", "page_tag", "page_note", "list_page", "saved_search"),
 )
 
 
@@ -103,6 +103,22 @@ def _merge_by_time(table: str, columns: str, source: str) -> str:
         GROUP BY {columns} ORDER BY min(moment), min(src), min(id)"""
 
 
+# Tags and lists of all sources; a list continues with the pages of the next source, and notes are joined.
+_MERGE_ANNOTATIONS = (
+    "INSERT OR IGNORE INTO main.page_tag SELECT key, tag, at FROM temp.page_tag_{s}",
+    """INSERT INTO main.page_note (key, note, at) SELECT key, group_concat(note, char(10)), max(at) FROM (
+        SELECT key, note, max(at) AS at FROM ({all:SELECT key, note, at FROM temp.page_note_%}) GROUP BY key, note
+        ORDER BY at) GROUP BY key""",
+    """INSERT OR IGNORE INTO main.list_page (list, key, place, at) SELECT l.list, l.key, l.place + coalesce((
+        SELECT max(o.place) FROM main.list_page AS o WHERE o.list = l.list), 0), l.at FROM temp.list_page_{s} AS l""",
+    "INSERT OR IGNORE INTO main.saved_search SELECT name, query, filters, at, seen_at FROM temp.saved_search_{s}",
+    # A page that has become a copy of another one hands them over.
+    *(
+        f"""UPDATE OR {instead} main.{table} SET key = (SELECT p.duplicate_of FROM main.page AS p
+        WHERE p.key = {table}.key) WHERE key IN (SELECT key FROM main.page WHERE duplicate_of <> 0)"""
+        for table, instead in (("page_tag", "REPLACE"), ("list_page", "REPLACE"), ("page_note", "IGNORE"))
+    ),
+)
 _VERSION_COLUMNS = f"t.key, t.seq, {', '.join(f'o.{name.strip()}' for name in _PAGE.split(','))}"
 MERGE_TABLES = (
     f"""INSERT INTO main.page (key, seq, {_PAGE}) SELECT {_VERSION_COLUMNS} FROM temp.kept AS t
@@ -138,6 +154,7 @@ MERGE_TABLES = (
     "INSERT OR IGNORE INTO main.seed SELECT * FROM s{s}.seed",
     _merge_by_time("event", "at, kind, data", "s%.event"),
     _merge_by_time("label", "key, relevant, at, sample", "temp.label_%"),
+    *_MERGE_ANNOTATIONS,
     _merge_by_time("enquiry", "at, query, further, keys", "temp.enquiry_%"),
     # Agents are part of the settings: what others found is kept where the first collection has the same agent.
     "INSERT INTO main.agent SELECT * FROM temp.agent_0",

@@ -23,7 +23,6 @@ from opilio.store.postgres.connection import PostgresConnection, is_postgres, po
 from opilio.store.postgres.roles import TRAINER, Role
 from opilio.store.postgres.schema import (
     CreatePart,
-    check_version,
     create_schema,
     drop_tables,
     schema_version,
@@ -157,10 +156,9 @@ def open_database(folder: Path, writer: str = "") -> PostgresCollection:
     """Open a collection to read, or to write as `writer`: what this process does, for messages to others."""
     connection = PostgresConnection(linked_database(folder))
     try:
-        check_version(connection)
+        upgrade_schema(connection)
         role = None
         if writer:
-            upgrade_schema(connection)
             role = Role(linked_database(folder), TRAINER, writer)
             if not role.acquire():
                 holder = role.holder() or "another process"

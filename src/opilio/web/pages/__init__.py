@@ -2,6 +2,7 @@
 
 from opilio.web.context import ActionRoute, PageRoute
 from opilio.web.pages import (
+    annotations,
     crawl,
     crawl_guide,
     errors,
@@ -21,7 +22,7 @@ from opilio.web.pages import (
 
 _PAGE_MODULES = (
     *(overview, runs, search, new_crawl, crawl_guide, crawl, manage, page, stored_copy),
-    *(review, topic, queue, hosts, graph, errors),
+    *(annotations, review, topic, queue, hosts, graph, errors),
 )
 PAGES: tuple[PageRoute, ...] = tuple(page for part in _PAGE_MODULES for page in getattr(part, "PAGES", ()))
 ACTIONS: tuple[ActionRoute, ...] = tuple(action for part in _PAGE_MODULES for action in getattr(part, "ACTIONS", ()))

@@ -26,6 +26,7 @@ from opilio.text.vocabulary import Vocabulary, term_id
 from opilio.topic.evolving import restored_table
 from opilio.web.collections import UnknownCollectionError
 from opilio.web.context import ActionResult, ActionRoute, AppContext, PageRequest, PageRoute
+from opilio.web.pages.annotations import page_annotations
 from opilio.web.pages.search import similar_pages
 from opilio.web.params import NOTE_PARAM, Param
 from opilio.web.sentences import score_parts, verdict_sentence
@@ -81,6 +82,7 @@ def show_page(context: AppContext, request: PageRequest) -> PageView:
     with context.open(request.name) as collection:
         key = url_key(found.url)
         data = {"why": msgspec.to_builtins(found), "label": page_label(collection, key), **_stored(collection, key)}
+        data |= page_annotations(collection, key)
     data["versions"], data["similar"], title = [], [], found.url
     if found.page is not None:
         page = found.page

@@ -8,11 +8,11 @@ from opilio.core.errors import CollectionError, QueryError, UsageError
 from opilio.search.results import SORT_ORDERS, SearchFilters, SearchHit, SearchResults
 from opilio.web.context import AppContext, PageRequest, PageRoute
 from opilio.web.params import NOTE_PARAM, PAGE_PARAM, Param
-from opilio.web.templating import url_with_query
+from opilio.web.templating import MAX_TIME, format_day, url_with_query
 from opilio.web.views import PageView
 
 FACETS = {"hosts": "host", "languages": "language", "genres": "genre", "bands": "band", "subtopics": "subtopic"}
-FACETS |= {"years": "year"}
+FACETS |= {"years": "year", "tags": "tag"}
 HITS_PER_HOST = 2  # shown of one host; more are folded
 TITLES = {"bands": "Relevance", "hosts": "Host", "languages": "Language", "genres": "Genre", "years": "Year"}
 
@@ -64,8 +64,22 @@ def search_filters(context: AppContext, values: dict[str, Any]) -> SearchFilters
         context.collections.folder(name)  # raises UnknownCollectionError
     relevant = {"yes": True, "no": False}.get(values["relevant"])
     return SearchFilters(
-        **chosen, collections=tuple(values["in"]), relevant=relevant, after=values["after"], before=values["before"]
+        **chosen,
+        collections=tuple(values["in"]),
+        relevant=relevant,
+        after=values["after"],
+        before=values["before"],
+        added_after=values.get("since"),
     )
+
+
+def filter_params(filters: SearchFilters) -> dict[str, Any]:
+    """The parameters of a request that stand for filters; the reverse of `search_filters`."""
+    chosen: dict[str, Any] = {param: list(getattr(filters, name)) for name, param in FACETS.items()}
+    chosen |= {"after": filters.after, "before": filters.before}
+    if filters.relevant is not None:
+        chosen["relevant"] = "yes" if filters.relevant else "no"
+    return {name: value for name, value in chosen.items() if value}
 
 
 def hit_data(hit: SearchHit) -> dict[str, Any]:
@@ -101,6 +115,8 @@ def _chips(values: dict[str, Any]) -> list[dict[str, str]]:
     ]
     single = [(f"{name}: {values[name]}", {name: _DEFAULTS[name]}) for name in ("relevant", "after", "before")]
     chosen = lists + [chip for chip in single if not chip[0].endswith((": ", ": all"))]
+    if values["since"] is not None:
+        chosen.append((f"stored after {format_day(values['since'])}", {"since": None}))
     return [{"label": label, "address": _search_url(values, page=1, **changes)} for label, changes in chosen]
 
 
@@ -158,6 +174,7 @@ _LISTS = (
     ("band", "Only these bands of relevance."),
     ("subtopic", "Only these subtopics."),
     ("year", "Only these years."),
+    ("tag", "Only pages with one of these tags."),
 )
 SEARCH_PARAMS = (
     Param(name="q", about='The query: words, "a phrase", title:word, host:example.org, -not, begin*, fuzzy~.'),
@@ -165,6 +182,14 @@ SEARCH_PARAMS = (
     Param(name="relevant", about="Which pages.", kind="choice", choices=("yes", "no", "all"), default="all"),
     Param(name="after", about="Not older than this day (2026-01-31)."),
     Param(name="before", about="Older than this day."),
+    Param(
+        name="since",
+        about="Stored after this time, in seconds since 1970.",
+        kind="number",
+        default=None,
+        minimum=0,
+        maximum=int(MAX_TIME),
+    ),
     Param(name="sort", about="The order.", kind="choice", choices=SORT_ORDERS, default="best"),
     PAGE_PARAM,
     Param(name="size", about="Results per page.", kind="integer", default=10, maximum=100),

@@ -129,9 +129,37 @@ async function afterReview(row, label) {
   one("[data-high]", box).textContent = percent(estimate.high);
 }
 
+// A tag is added or removed without a reload.
+async function changeTags(event) {
+  event.preventDefault();
+  const form = event.target;
+  const box = form.closest("[data-tags]");
+  try {
+    const result = await send(form, event.submitter);
+    if (!result) return;
+    const list = one(".tags", box);
+    list.replaceChildren(...result.tags.map((tag) => {
+      const row = document.createElement("li");
+      row.append(one("template", box).content.cloneNode(true));
+      const link = one("a", row);
+      link.textContent = tag;
+      link.href = `/search?${new URLSearchParams({ tag })}`;
+      one("input[name=value]", row).value = tag;
+      one(".unseen", row).textContent = `Remove tag ${tag}`;
+      return row;
+    }));
+    const field = one(".add-tag input[name=value]", box);
+    field.value = "";
+    field.focus();
+  } catch {
+    notify("The server cannot be reached; nothing was changed.");
+  }
+}
+
 function startForms() {
   document.addEventListener("submit", (event) => {
     if (event.target.matches("[data-judge]")) judge(event);
+    else if (event.target.matches("[data-tag]")) changeTags(event);
     else if (event.target.matches("[data-quiet]")) {
       event.preventDefault();
       send(event.target, event.submitter).catch(() => notify("The server cannot be reached; nothing was changed."));
