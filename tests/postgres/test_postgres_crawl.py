@@ -26,7 +26,8 @@ from opilio.store.collection import open_readonly
 from opilio.store.page_selection import PageFilter
 from opilio.store.postgres.collection import create_in_database, folder_of, open_database
 from opilio.store.postgres.copy import copy_collection
-from opilio.store.postgres.roles import database_facts
+from opilio.store.postgres.roles import WorkerFigures, database_facts, remove_worker, report_worker
+from opilio.store.postgres.schema import POSTGRES_SCHEMA_VERSION
 from opilio.web.pages import PAGES
 
 
@@ -160,7 +161,46 @@ def test_a_newer_schema_and_missing_rights_are_refused(dsn: str, connection: Dat
         create_in_database(folder_of(dsn.replace("user=postgres", "user=reader")), "", ())
 
 
+# What undoes each step of the schema, newest first: a collection as an earlier version made it.
+DOWNGRADES = {
+    2: ("DROP TABLE page_tag, page_note, list_page, saved_search",),
+    3: (
+        "DROP INDEX warc_chunk_waiting",
+        "ALTER TABLE warc_chunk DROP COLUMN object, DROP COLUMN start, DROP COLUMN length",
+        "ALTER TABLE warc_chunk ALTER COLUMN data SET NOT NULL",
+    ),
+}
+
+
+def _columns(db: Database) -> list[tuple[str, ...]]:
+    """Every column of the collection's tables."""
+    sql = """SELECT table_name, column_name, data_type, is_nullable FROM information_schema.columns
+        WHERE table_schema = current_schema() ORDER BY 1, 2"""
+    return db.execute(sql).fetchall()
+
+
+def test_a_collection_of_an_earlier_schema_is_upgraded_by_a_command(dsn: str, connection: Database) -> None:
+    with served(SmallWeb(grid(2, 3))) as web:
+        crawl_into(dsn, settings_for(web, ["http://h0.example/0.html"]))
+    current = _columns(connection)
+    for version, statements in sorted(DOWNGRADES.items(), reverse=True):
+        for statement in statements:
+            connection.execute(statement)
+        connection.execute("UPDATE opilio_schema SET version = ?", (version - 1,))
+    assert min(DOWNGRADES) == 2 and max(DOWNGRADES) == POSTGRES_SCHEMA_VERSION
+    refused = opilio("status", dsn)
+    assert refused.returncode == 1
+    assert "stop all workers and run 'opilio maintain upgrade" in one_line(refused)
+    report_worker(connection, "old-worker", WorkerFigures())
+    assert "stop the workers first, then upgrade: old-worker" in one_line(opilio("maintain", "upgrade", dsn))
+    remove_worker(connection, "old-worker")
+    assert "upgraded" in opilio("maintain", "upgrade", dsn).stdout
+    assert "has the current schema" in opilio("maintain", "upgrade", dsn).stdout
+    assert _columns(connection) == current
+    assert verify(folder_of(dsn)) == []
+
+
 def test_doctor_checks_a_database(crawled: str, dsn: str) -> None:
     facts = database_facts(crawled)
-    assert (facts["schema"], facts["workers"], facts["waiting_results"]) == (1, "none", 0)
+    assert (facts["schema"], facts["workers"], facts["waiting_results"]) == (POSTGRES_SCHEMA_VERSION, "none", 0)
     assert database_facts(dsn)["collection"] == "none"

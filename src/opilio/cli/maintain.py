@@ -1,4 +1,4 @@
-"""`opilio maintain`: check, compact, merge and reindex collections; list and retire agents."""
+"""`opilio maintain`: check, compact, merge, copy, upgrade and reindex collections; list and retire agents."""
 
 import time
 from pathlib import Path
@@ -127,6 +127,17 @@ def copy(
         settings = collection_settings(collection)
     pages = copy_collection(source, target, table_definitions(target, settings))
     print_text(f"{pluralize(pages, 'page')} copied")
+    return 0
+
+
+def upgrade(folder: CollectionArgument) -> int:
+    """Bring a collection of an earlier Opilio to the current schema.
+
+    A folder is upgraded by the next crawl too; a database only by this command, while no worker runs.
+    """
+    from opilio.store.collection import upgrade_collection
+
+    print_text(f"{folder}: " + ("upgraded" if upgrade_collection(folder) else "has the current schema already"))
     return 0
 
 

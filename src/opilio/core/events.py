@@ -162,6 +162,13 @@ class PageRemoved(Event, frozen=True):
     target: str = ""
 
 
+class ObjectStorageChanged(Event, frozen=True):
+    """The object storage of a collection in PostgreSQL can't be reached, or is back."""
+
+    available: bool
+    detail: str
+
+
 class VisitFailed(Event, frozen=True):
     """The engine's per-URL guard caught an unexpected exception (a bug); the crawl continues."""
 

@@ -143,6 +143,7 @@ class RevisitSettings(msgspec.Struct, kw_only=True):
 class StoreSettings(msgspec.Struct, kw_only=True):
     rotate_bytes: Positive = 1 << 30  # size at which a new WARC file is started
     check_every_s: Amount = 60.0  # interval of the integrity check during a crawl; 0: never
+    objects: str = ""  # where a collection in PostgreSQL keeps its WARC records; empty: in the database
 
 
 class StopSettings(msgspec.Struct, kw_only=True):

@@ -11,7 +11,7 @@ import msgspec
 from opilio.core.errors import CollectionError
 from opilio.core.events import PagesLost
 from opilio.engine.recover import requeue_pages
-from opilio.frontier.sqlite.queries import rebuild_counters
+from opilio.frontier.postgres.frontier import rebuild_counters
 from opilio.frontier.sqlite.schema import DONE
 from opilio.manage.compact import delete_unused_warcs
 from opilio.manage.verify import all_problems
@@ -26,6 +26,8 @@ from opilio.store.maintain.integrity import (
     update_planner_statistics,
 )
 from opilio.store.maintain.record_check import StoredRecord, delete_records, recount
+from opilio.store.postgres.chunks import delete_unused_chunks, delete_unused_objects
+from opilio.store.postgres.collection import PostgresCollection
 from opilio.store.run_tables import delete_robots_expired_before
 from opilio.store.warc import warc_name
 from opilio.store.writer import CollectionWriter
@@ -88,6 +90,10 @@ def repair_derived(collection: Collection, now: float) -> None:
         rebuild_derived(collection.connection, DONE, now)
         rebuild_counters(collection.connection)
         recount(collection)
+        if isinstance(collection, PostgresCollection):
+            delete_unused_chunks(collection.connection)
+    if isinstance(collection, PostgresCollection):
+        delete_unused_objects(collection.connection)
     update_planner_statistics(collection.connection)
 
 

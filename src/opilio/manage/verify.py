@@ -17,8 +17,12 @@ from opilio.engine.integrity import check_consistency, check_contents, check_cou
 from opilio.frontier.sqlite.queries import counter_problems, host_counter_problems
 from opilio.manage.verify_index import check_index
 from opilio.store.collection import CONFIG, Collection, open_readonly
+from opilio.store.locks import has_writer
 from opilio.store.maintain.integrity import database_problems
 from opilio.store.maintain.record_check import StoredRecord, record_problem, stored_records
+from opilio.store.postgres.chunks import delete_copies, storage_problems, unused_objects
+from opilio.store.postgres.collection import PostgresCollection
+from opilio.store.postgres.objects import ObjectMissingError
 from opilio.store.seal import seal_problems
 from opilio.store.warc import local_warc, warc_name
 from opilio.topic.setup import resolve_settings
@@ -49,8 +53,8 @@ def find_problems(collection: Collection) -> Iterator[IntegrityProblem]:
         # Settings that can't be read are reported already.
         if not (settings and text.startswith(CONFIG)):
             yield IntegrityProblem(text, derived=harmless, damage=not harmless)
-    derived = (check_orphans, _frontier_counters, check_counters, _host_counters, check_index)
-    own = (_integrity, check_consistency, _warc_ends, check_contents)
+    derived = (check_orphans, _frontier_counters, check_counters, _host_counters, check_index, _unused_objects)
+    own = (_integrity, check_consistency, _warc_ends, _objects, check_contents)
     for check in own:
         yield from (IntegrityProblem(text) for text in check(collection))
     for check in derived:
@@ -89,15 +93,29 @@ def _warc_ends(collection: Collection) -> Iterator[str]:
         yield f"{path.name}: {offset - size} bytes are missing at the end"
 
 
+def _objects(collection: Collection) -> Iterator[str]:
+    """Every object of a collection in PostgreSQL is in its storage, with its size."""
+    return storage_problems(collection.connection) if isinstance(collection, PostgresCollection) else iter(())
+
+
+def _unused_objects(collection: Collection) -> Iterator[str]:
+    """Objects that a crash left behind. A running crawl may be about to name one that it has just written."""
+    if isinstance(collection, PostgresCollection) and not has_writer(collection.folder):
+        for name in unused_objects(collection.connection):
+            yield f"object {name}: belongs to no page"
+
+
 def _records(collection: Collection) -> Iterator[IntegrityProblem]:
     """Every record is where the database says, with the URL and the digest it should have, and no gap between two."""
     last, last_end = int(collection.meta("warc_number", "1")), int(collection.meta("warc_offset", "0"))
+    if isinstance(collection, PostgresCollection):
+        delete_copies(collection.folder)
     for number, rows in groupby(stored_records(collection), key=attrgetter("warc")):
         path = collection.folder / warc_name(number)
         try:
             file = local_warc(collection.folder, number).open("rb")
-        except OSError as error:
-            yield IntegrityProblem(f"{path.name}: can't be read: {error.strerror}")
+        except (OSError, ObjectMissingError) as error:
+            yield IntegrityProblem(f"{path.name}: can't be read: {getattr(error, 'strerror', '') or error}")
             yield from (
                 IntegrityProblem(f"{path.name} at {row.offset}: missing ({row.url})", lost_record=row) for row in rows
             )

@@ -224,13 +224,17 @@ def check_collection(folder: Path) -> None:
         )
 
 
-def upgrade_collection(folder: Path) -> None:
-    """Bring a collection of an older schema to the current one, where it is not; raises as `check_collection` does."""
-    check_collection(folder)
+def upgrade_collection(folder: Path) -> bool:
+    """Bring a collection of an older schema to the current one; False: it has it. Raises as `check_collection` does."""
     if is_linked(folder):
-        return
-    if read_header(folder / DATABASE)[0] < SCHEMA_VERSION:
+        from opilio.store.postgres.collection import upgrade_database
+
+        return upgrade_database(folder)
+    check_collection(folder)
+    older = read_header(folder / DATABASE)[0] < SCHEMA_VERSION
+    if older:
         Collection.open_for_writing(folder).close()
+    return older
 
 
 @contextmanager

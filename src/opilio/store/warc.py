@@ -233,7 +233,7 @@ def local_warc(folder: Path, number: int) -> Path:
     """A WARC file of a collection; one of a collection in a database is copied into the folder first."""
     path = folder / warc_name(number)
     if not path.exists() and (folder / LINK_FILE).exists():
-        from opilio.store.postgres.collection import fetch_chunk
+        from opilio.store.postgres.chunks import fetch_chunk
 
         return fetch_chunk(folder, number)
     return path

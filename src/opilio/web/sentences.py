@@ -159,6 +159,7 @@ _SENTENCES = {
     "AgentRegistered": "Agent {agent} started on “{topic}” with {seeds} seeds.",
     "AgentFinished": "Agent {agent} ended: {state}. {reason}",
     "AgentsExchanged": "Agent {giver} gave {count} {what} to agent {taker}.",
+    "ObjectStorageChanged": "Object storage: {detail}.",
     "VisitFailed": "Internal error on {url}: {error}",
 }
 

@@ -6,7 +6,7 @@ others; the last one ends it.
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -61,17 +61,21 @@ from opilio.topic.topic import Topic
 
 MAX_LEASE_S = 60.0
 MODEL_POLL_S = 1.0
+Warn = Callable[[str], None]  # receives one line that the user must see
 
 
 class ClusterSession:
     """One worker's part of a crawl. `async with` opens what it needs and leaves the crawl, whatever happens."""
 
-    def __init__(self, collection: PostgresCollection, settings: Settings, topic: Topic | None = None) -> None:
+    def __init__(
+        self, collection: PostgresCollection, settings: Settings, warn: Warn, topic: Topic | None = None
+    ) -> None:
         if assembly_kind(settings.agents) == AGENTS:
             raise ConfigError("agents: not available in PostgreSQL; leave out [agents], or use a folder")
         self._collection = collection
         engine = msgspec.structs.replace(settings.engine, lease_s=min(settings.engine.lease_s, MAX_LEASE_S))
         self._settings = adapt_to_archives(msgspec.structs.replace(settings, engine=engine))
+        self._warn = warn
         self._topic = topic
         self._dsn = linked_database(collection.folder)
         self._clock = DatabaseClock()
@@ -99,7 +103,7 @@ class ClusterSession:
 
     async def _assemble(self) -> None:
         settings, collection = self._settings, self._collection
-        shared = SharedConnection(self._dsn, self._clock, _ignore_line)
+        shared = SharedConnection(self._dsn, self._clock, self._warn)
         self._exit_stack.callback(shared.close)
         fetcher = build_fetcher(settings, self._clock)
         self._exit_stack.push_async_callback(fetcher.close)
@@ -108,6 +112,7 @@ class ClusterSession:
         self._start_or_join()
         sources = await self._exit_stack.enter_async_context(open_seed_sources(settings, self._clock, lenient=True))
         trainer = Trainer(collection.folder, self._dsn, settings, self._clock, fetcher, sources)
+        trainer.warn = self._warn
         rules = HostRules()
         policy = build_frontier_policy(settings, collection, UrlFilter(refuse_nothing))
         policy = msgspec.structs.replace(policy, boosted=rules.boosted_hosts)
@@ -272,24 +277,20 @@ class WorkerCommands:
                 learner.restore(state)
 
 
-def start_crawl(folder: Path, checked: CheckedSettings, found: FoundSeeds | None = None) -> ClusterSession:
+def start_crawl(folder: Path, checked: CheckedSettings, found: FoundSeeds | None, warn: Warn) -> ClusterSession:
     """A new collection in the database that the folder is a cache of, and its first worker."""
     collection, settings = create_collection(folder, checked.settings, found)
     assert isinstance(collection, PostgresCollection)
-    return ClusterSession(collection, resolve_workers(settings), checked.topic)
+    return ClusterSession(collection, resolve_workers(settings), warn, checked.topic)
 
 
-def join_crawl(folder: Path, tree: Tree) -> ClusterSession:
+def join_crawl(folder: Path, tree: Tree, warn: Warn) -> ClusterSession:
     """Another worker of a crawl. The settings in `tree` replace its own; strategy and topic stay."""
     collection = Collection.open_for_append(folder)
     assert isinstance(collection, PostgresCollection)
     try:
         settings = resumed_settings(folder, load_settings(collection), tree)
-        return ClusterSession(collection, resolve_workers(settings))
+        return ClusterSession(collection, resolve_workers(settings), warn)
     except BaseException:
         collection.close()
         raise
-
-
-def _ignore_line(_line: str) -> None:
-    """Progress shows what is waited for."""

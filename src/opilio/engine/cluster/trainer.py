@@ -15,10 +15,11 @@ import msgspec
 
 from opilio import __version__
 from opilio.core.clock import Clock
-from opilio.core.events import BatchCommitted, CrawlStopped, Event
+from opilio.core.events import BatchCommitted, CrawlStopped, Event, ObjectStorageChanged
 from opilio.core.protocols import Fetcher, SeedSource
 from opilio.core.records import HostLease, UrlResult
 from opilio.core.settings import Settings
+from opilio.engine.cluster.archiving import ObjectArchive
 from opilio.engine.commands import COMMAND_POLL_S
 from opilio.engine.loop import StopRules
 from opilio.engine.politeness.traps import build_url_filter
@@ -29,7 +30,8 @@ from opilio.engine.wiring.start import latest_snapshots, stored_topic
 from opilio.frontier.postgres.frontier import PostgresFrontier
 from opilio.store.collection import stored_stop_settings
 from opilio.store.locks import CRAWL_COMMAND
-from opilio.store.postgres.collection import ChunkWriter, PostgresCollection
+from opilio.store.postgres.chunks import ChunkMover, ChunkWriter, storage_address
+from opilio.store.postgres.collection import PostgresCollection
 from opilio.store.postgres.connection import ConnectionLostError, PostgresConnection, RetryTransactionError
 from opilio.store.postgres.outcomes import crawl_progress, next_outcomes, publish_models, take_outcome
 from opilio.store.postgres.roles import ROLE_TTL_S, TRAINER, Role, RoleLostError
@@ -79,6 +81,7 @@ class Trainer:
         self.active = False  # this process has the role
         self.leaving = ""  # why this process stops; the last worker ends the crawl for this reason
         self.last_worker: Callable[[PostgresConnection], bool] = lambda _: True
+        self.warn: Callable[[str], None] = lambda _: None
 
     async def run(self) -> None:
         """Until the crawl has stopped or this process leaves."""
@@ -104,9 +107,20 @@ class Trainer:
             if crawl_progress(db).state == "stopped":
                 return True
             self.active = True
-            return await _Training(self, db, role).run()
+            training = _Training(self, db, role)
+            try:
+                return await training.run()
+            finally:
+                training.close()
         finally:
             role.release()
+
+    def archive(
+        self, db: PostgresConnection, role: Role, report: Callable[[ObjectStorageChanged], None]
+    ) -> ObjectArchive | None:
+        """What moves WARC records to object storage, where the collection has one."""
+        address = storage_address(db)
+        return ObjectArchive(ChunkMover(self._dsn, address, role), self._clock, report) if address else None
 
     def build(
         self, collection: PostgresCollection, writer: CollectionWriter, publish: Callable[[str, bytes], None]
@@ -149,6 +163,17 @@ class _Training:
         started_at = float(self._collection.meta("started_at", "0")) or self._clock.now()
         self._rules = StopRules(stored_stop_settings(self._collection), started_at)
         self._renew_at = 0.0
+        self._archive = trainer.archive(db, role, self._report)
+
+    def close(self) -> None:
+        if self._archive is not None:
+            self._archive.close()
+
+    def _report(self, event: ObjectStorageChanged) -> None:
+        """Show it to the user, and write it into the log of the crawl."""
+        self._trainer.warn(event.detail)
+        with self._collection.unit_of_work():
+            self._writer.write_events([event])
 
     async def run(self) -> bool:
         """Apply results until the crawl stops (True), or this process leaves it to others."""
@@ -164,6 +189,8 @@ class _Training:
         with self._collection.unit_of_work():
             self._collection.set_meta(state=STOPPING, stop_reason=reason)
         await self._drain()
+        if self._archive is not None:
+            await self._archive.move_rest(self._db, self._keep_role)
         counts = self._writer.counts
         stopped = CrawlStopped(at=self._clock.now(), reason=reason, pages=counts.pages, relevant=counts.relevant)
         self._writing.committer.finish(stopped)
@@ -175,7 +202,11 @@ class _Training:
             self._renew_at = self._clock.now() + ROLE_TTL_S / 3
 
     def _apply_next(self) -> bool:
-        """Apply the next results; False where none waits."""
+        """Apply the next results; False where none waits, or the object storage is behind."""
+        if self._archive is not None:
+            self._archive.poll(self._db)
+            if self._archive.full:
+                return False
         rows = next_outcomes(self._db, BATCH)
         if not rows:
             return False

@@ -37,7 +37,7 @@ async def open_crawl(
     `notify` receives hints that a quiet run leaves out, `warn` receives problems that the user must see.
     """
     if collection_exists(folder):
-        async with join_crawl(folder, tree) if is_linked(folder) else resume_crawl(folder, tree) as session:
+        async with join_crawl(folder, tree, warn) if is_linked(folder) else resume_crawl(folder, tree) as session:
             yield session
         return
     settings = resolve_settings(tree, source)
@@ -73,8 +73,12 @@ async def _create(folder: Path, settings: Settings, notify: Notify, warn: Notify
         warn(str(problem))
     if found.seeds:
         notify(f"{len(found.seeds)} seeds from {', '.join(found.voters) or 'lists'}")
-    create = start_crawl if is_linked(folder) else create_checked_crawl
-    created = create(folder, checked.with_seeds_of(settings), found)
+    checked = checked.with_seeds_of(settings)
+    created: CrawlSession | ClusterSession
+    if is_linked(folder):
+        created = start_crawl(folder, checked, found, warn)
+    else:
+        created = create_checked_crawl(folder, checked, found)
     private = settings.fetch.proxy or settings.fetch.allow_private or settings.fetch.archives
     if not private and settings.politeness.contact == PolitenessSettings().contact:
         notify("No contact set: site owners can't reach you; set politeness.contact=URL")

@@ -15,7 +15,7 @@ import tomli_w
 
 from opilio import __version__
 from opilio.core.clock import Clock, SystemClock
-from opilio.core.errors import UsageError
+from opilio.core.errors import ConfigError, UsageError
 from opilio.core.events import CrawlStarted, ProblemsFound, SeedsFound
 from opilio.core.protocols import Database
 from opilio.core.records import url_key
@@ -57,6 +57,8 @@ from opilio.seeds.finder import FoundSeeds
 from opilio.store.card import delete_new_collection
 from opilio.store.collection import Collection, CreateTables, is_linked, load_settings
 from opilio.store.connection import database_error
+from opilio.store.postgres.chunks import set_storage
+from opilio.store.postgres.objects import check_address
 from opilio.store.postgres.schema import create_defined
 from opilio.store.run_tables import SeedQuery, write_seed_query
 from opilio.store.warc import WarcFiles, WarcWriter
@@ -218,17 +220,29 @@ async def prepare_collection(folder: Path, checked: CheckedSettings, found: Foun
 def create_collection(folder: Path, settings: Settings, found: FoundSeeds | None) -> tuple[Collection, Settings]:
     """A new collection in a folder or a database, and its settings with canonical seeds."""
     settings = canonicalize_seeds(settings)
+    _check_objects(folder, settings.store.objects)
     config = tomli_w.dumps(msgspec.to_builtins(settings))
     tables = table_definitions(folder, settings)
     found_seeds = partial(_store_found_seeds, found=found, query=build_seed_request(settings).query)
     return Collection.create(folder, config, (*tables, found_seeds)), settings
 
 
+def _check_objects(folder: Path, address: str) -> None:
+    """Object storage needs a catalogue that all workers share."""
+    if address and not is_linked(folder):
+        raise ConfigError(
+            "store.objects: only for a collection in PostgreSQL; leave it out, or use --into postgresql://…"
+        )
+    if address:
+        check_address(address)
+
+
 def table_definitions(folder: Path, settings: Settings) -> tuple[CreateTables, ...]:
     """What makes the tables of frontier and content-seen test, in a folder or in a database."""
     if is_linked(folder):
         bounded = settings.frontier.max_queued > 0
-        return partial(create_postgres_frontier, bounded=bounded), partial(create_defined, DEDUP_TABLES)
+        storage = partial(set_storage, settings.store.objects)
+        return partial(create_postgres_frontier, bounded=bounded), partial(create_defined, DEDUP_TABLES), storage
     return create_frontier, create_seen
 
 

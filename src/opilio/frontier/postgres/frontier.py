@@ -18,8 +18,10 @@ from opilio.frontier.link_batch import CachedUrl
 from opilio.frontier.policy import EXPIRED, FRONTIER_FULL, FrontierPolicy, QueueTime, finite_or_zero, reposition
 from opilio.frontier.postgres.add import FrontierRows, PostgresAdder
 from opilio.frontier.postgres.queue import PostgresQueue
+from opilio.frontier.postgres.schema import rebuild_postgres_counters
 from opilio.frontier.postgres.tables import MIN_PARK_S, Grant, LockedHost, UrlChange
 from opilio.frontier.sqlite.frontier import SqliteFrontier
+from opilio.frontier.sqlite.queries import rebuild_sqlite_counters
 from opilio.frontier.sqlite.schema import DONE, DROPPED, FAILED, FINAL_STATE_CODES, QUEUED, WAITING, unpack_keys
 from opilio.frontier.sqlite.urls import UrlTable
 
@@ -316,3 +318,8 @@ def _change(host: LockedHost, landing: UrlResult, wake_at: float) -> UrlChange:
 def open_frontier(db: Database) -> Frontier:
     """The frontier of a collection with the default policy: for readers, and for commands that queue URLs."""
     return SqliteFrontier(db) if isinstance(db, sqlite3.Connection) else PostgresFrontier(db)
+
+
+def rebuild_counters(db: Database) -> None:
+    """Compute counters and the best URL of each host from the rows, and end all leases."""
+    (rebuild_sqlite_counters if isinstance(db, sqlite3.Connection) else rebuild_postgres_counters)(db)

@@ -70,3 +70,25 @@ def create_postgres_frontier(db: Database, *, bounded: bool = False) -> None:
     """Create missing tables and indexes. `bounded`: Limits.queued is set."""
     for statement in (*FRONTIER_TABLES, *((WORST_INDEX,) if bounded else ())):
         db.execute(statement)
+
+
+_REBUILD_COUNTERS = (
+    """UPDATE frontier_host AS h SET token = token + 1, expires_at = 0, keys = NULL, parked = 0,
+        queued = (SELECT count(*) FROM frontier_url WHERE host_id = h.id AND state < 2),
+        (best_tier, best, best_seq) = (SELECT coalesce(max(tier), 0), max(priority), coalesce(max(seq), 0) FROM (
+            SELECT tier, priority, seq FROM frontier_url WHERE host_id = h.id AND state = 0
+            ORDER BY tier DESC, priority DESC, seq LIMIT 1) AS first)""",
+    "DELETE FROM frontier_count",
+)
+_INSERT_COUNTERS = """INSERT INTO frontier_count (id, inserted, queued, done, failed, dropped, hosts)
+    SELECT 0, :inserted, count(*) FILTER (WHERE state < 2), count(*) FILTER (WHERE state = 2),
+        count(*) FILTER (WHERE state = 3), count(*) FILTER (WHERE state = 4), (SELECT count(*) FROM frontier_host)
+    FROM frontier_url"""
+
+
+def rebuild_postgres_counters(db: Database) -> None:
+    """Compute counters and the best URL of each host from the rows, and end all leases."""
+    inserted = db.execute("SELECT coalesce(sum(inserted), 0) FROM frontier_count").fetchone()[0]
+    for statement in _REBUILD_COUNTERS:
+        db.execute(statement)
+    db.execute(_INSERT_COUNTERS, {"inserted": inserted})

@@ -257,7 +257,7 @@ def host_counter_problems(db: Database) -> Iterator[str]:
         yield f"counter of queued URLs of {host} is {counter}, there are {rows}"
 
 
-def rebuild_counters(db: Database) -> None:
+def rebuild_sqlite_counters(db: Database) -> None:
     """Compute counters and the best URL of each host from the rows, and end all leases."""
     for statement in _REBUILD_COUNTERS:
         db.execute(statement)

@@ -1,8 +1,7 @@
 """A collection in a PostgreSQL database. Its folder on this machine is a cache: WARC files and the search index.
 
 The file `database.toml` in the folder names the database, so that every command that takes the folder of a collection
-takes it too. Pages are stored as chunks: whole WARC files that never change, each written by one commit. A chunk is
-copied into the folder when one of its records is read.
+takes it too. Pages are stored as chunks (`chunks.py`).
 """
 
 import os
@@ -23,14 +22,12 @@ from opilio.store.postgres.connection import PostgresConnection, is_postgres, po
 from opilio.store.postgres.roles import TRAINER, Role
 from opilio.store.postgres.schema import (
     CreatePart,
+    check_version,
     create_schema,
     drop_tables,
     schema_version,
     upgrade_schema,
 )
-from opilio.store.warc import RecordPosition, info_record, warc_name
-
-_WARC_CACHE_BYTES = 1 << 30
 
 
 class PostgresCollection(Collection):
@@ -64,48 +61,6 @@ class PostgresCollection(Collection):
             self.role.release()
             self.role = None
         super().close()
-
-
-class ChunkWriter:
-    """Stores the records of a commit as one chunk, in the transaction that stores the pages."""
-
-    def __init__(self, connection: PostgresConnection, software: str) -> None:
-        self._db = connection
-        self._software = software
-        self._number = 0
-        self._parts: list[bytes] = []
-        self._size = 0
-        self.position = (1, 0)  # chunks are never cut: nothing to resume
-        self.synced_position = (1, 0)
-
-    def resume(self, _number: int, _offset: int) -> None:
-        """What a killed process had not committed is not there."""
-
-    def append(self, record: bytes, at: float) -> RecordPosition:
-        """Add one record to the chunk of this commit; returns its position."""
-        if not self._parts:
-            sql = "SELECT nextval(pg_get_serial_sequence('warc_chunk', 'number'))"
-            self._number = int(self._db.execute(sql).fetchone()[0])
-            self._add(info_record(warc_name(self._number), self._software, at))
-        place = RecordPosition(self._number, self._size, len(record))
-        self._add(record)
-        return place
-
-    def _add(self, record: bytes) -> None:
-        self._parts.append(record)
-        self._size += len(record)
-
-    def flush(self) -> None:
-        """Write the chunk."""
-        if self._parts:
-            self._db.execute("INSERT INTO warc_chunk VALUES (?, ?)", (self._number, b"".join(self._parts)))
-            self._parts, self._size = [], 0
-
-    def sync(self) -> None:
-        """The server does."""
-
-    def close(self) -> None:
-        """Nothing is open."""
 
 
 def folder_of(place: str) -> Path:
@@ -156,7 +111,7 @@ def open_database(folder: Path, writer: str = "") -> PostgresCollection:
     """Open a collection to read, or to write as `writer`: what this process does, for messages to others."""
     connection = PostgresConnection(linked_database(folder))
     try:
-        upgrade_schema(connection)
+        check_version(connection)
         role = None
         if writer:
             role = Role(linked_database(folder), TRAINER, writer)
@@ -167,6 +122,12 @@ def open_database(folder: Path, writer: str = "") -> PostgresCollection:
     except BaseException:
         connection.close()
         raise
+
+
+def upgrade_database(folder: Path) -> bool:
+    """Bring the collection to the current schema; False: it has it."""
+    with closing(PostgresConnection(linked_database(folder))) as connection:
+        return upgrade_schema(connection)
 
 
 def drop_new_tables(folder: Path) -> None:
@@ -185,29 +146,6 @@ def database_exists(folder: Path) -> bool:
 def database_writer(folder: Path) -> str:
     """Who writes to the collection at this moment: the name of a command; empty for none."""
     return Role(linked_database(folder), TRAINER, "").holder()
-
-
-def fetch_chunk(folder: Path, number: int) -> Path:
-    """The WARC file with this number, copied from the database where it is missing."""
-    path = folder / warc_name(number)
-    if not path.exists():
-        with closing(PostgresConnection(linked_database(folder))) as connection:
-            row = connection.execute("SELECT data FROM warc_chunk WHERE number = ?", (number,)).fetchone()
-        if row is None:
-            raise CollectionError(f"{folder}: no chunk {number}; run 'opilio maintain verify'")
-        _make_room(folder)
-        write_atomically(path, bytes(row[0]))
-    return path
-
-
-def _make_room(folder: Path) -> None:
-    """Bound the cache: the chunks that were copied first go."""
-    files = sorted(folder.glob("pages-*.warc.gz"), key=lambda path: path.stat().st_mtime)
-    size = sum(path.stat().st_size for path in files)
-    while size > _WARC_CACHE_BYTES and files:
-        oldest = files.pop(0)
-        size -= oldest.stat().st_size
-        oldest.unlink(missing_ok=True)
 
 
 def worker_name() -> str:

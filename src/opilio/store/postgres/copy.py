@@ -23,7 +23,7 @@ _OTHER_TABLES = ("texts", "text_signatures", "text_bands", "frontier_host", "fro
 # Columns of a lease, which is not copied.
 _LEASE_COLUMNS = frozenset({"token", "expires_at", "keys"})
 # Rows of `meta` that describe the place, not the crawl.
-_LOCAL_META = ("config", "warc_number", "warc_offset", "warc_synced")
+_LOCAL_META = ("config", "objects", "warc_number", "warc_offset", "warc_synced")
 _COUNTS = "sum(inserted), sum(queued + leased), sum(done), sum(failed), sum(dropped), sum(hosts)"
 
 
@@ -84,7 +84,7 @@ def _load_chunks(old: Collection, new: Collection) -> None:
                 f"{path}: larger than {MAX_CHUNK_BYTES >> 20} MB; copy a compacted collection instead"
             )
         number = int(path.name.split("-")[1].split(".")[0])
-        new.connection.execute("INSERT INTO warc_chunk VALUES (?, ?)", (number, path.read_bytes()))
+        new.connection.execute("INSERT INTO warc_chunk (number, data) VALUES (?, ?)", (number, path.read_bytes()))
 
 
 def _write_files(old: Collection, new: Collection) -> None:

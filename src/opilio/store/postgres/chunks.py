@@ -1,0 +1,212 @@
+"""WARC records of a collection in PostgreSQL: chunks in the database, and objects in object storage.
+
+A chunk is a whole WARC file that never changes, written by one commit. With `store.objects`, chunks that together have
+some megabytes are moved into one object: it is written first, and one commit then names it in the place of the data.
+A crash leaves at most an object without a row, which `verify` deletes while no crawl runs. Records keep their positions
+(chunk, offset, length). A chunk is copied into the folder of the collection when one of its records is read.
+"""
+
+import secrets
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+from opilio.core.files import write_atomically
+from opilio.core.protocols import Database
+from opilio.store.postgres.collection import linked_database
+from opilio.store.postgres.connection import PostgresConnection, postgres_transaction
+from opilio.store.postgres.objects import MARKER_FILE, ObjectMissingError, ObjectStorage, create_storage
+from opilio.store.postgres.roles import Role
+from opilio.store.warc import RecordPosition, info_record, warc_name
+
+OBJECTS_KEY = "objects"  # in `meta`: the address of the collection's objects
+OBJECT_BYTES = 8 << 20
+READ_BYTES = 1 << 20
+_WARC_CACHE_BYTES = 1 << 30
+# The oldest chunks up to a size, at least one; the window adds up the sizes before each.
+_NEXT_CHUNKS = """SELECT number, size FROM (SELECT number, octet_length(data) AS size,
+    sum(octet_length(data)) OVER (ORDER BY number) - octet_length(data) AS before
+    FROM (SELECT number, data FROM warc_chunk WHERE data IS NOT NULL ORDER BY number LIMIT 2000) AS oldest
+    ) AS sized WHERE before < ? ORDER BY number"""
+
+
+class ChunkWriter:
+    """Stores the records of a commit as one chunk, in the transaction that stores the pages."""
+
+    def __init__(self, connection: PostgresConnection, software: str) -> None:
+        self._db = connection
+        self._software = software
+        self._number = 0
+        self._parts: list[bytes] = []
+        self._size = 0
+        self.position = (1, 0)  # chunks are never cut: nothing to resume
+        self.synced_position = (1, 0)
+
+    def resume(self, _number: int, _offset: int) -> None:
+        """What a killed process had not committed is not there."""
+
+    def append(self, record: bytes, at: float) -> RecordPosition:
+        """Add one record to the chunk of this commit; returns its position."""
+        if not self._parts:
+            sql = "SELECT nextval(pg_get_serial_sequence('warc_chunk', 'number'))"
+            self._number = int(self._db.execute(sql).fetchone()[0])
+            self._add(info_record(warc_name(self._number), self._software, at))
+        place = RecordPosition(self._number, self._size, len(record))
+        self._add(record)
+        return place
+
+    def _add(self, record: bytes) -> None:
+        self._parts.append(record)
+        self._size += len(record)
+
+    def flush(self) -> None:
+        """Write the chunk."""
+        if self._parts:
+            self._db.execute(
+                "INSERT INTO warc_chunk (number, data) VALUES (?, ?)", (self._number, b"".join(self._parts))
+            )
+            self._parts, self._size = [], 0
+
+    def sync(self) -> None:
+        """The server does."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class ChunkMover:
+    """Moves chunks into objects, the oldest first. It has a connection of its own, because it runs beside the trainer.
+
+    `role`: what gives the right to write; every commit checks it.
+    """
+
+    def __init__(self, dsn: str, address: str, role: Role) -> None:
+        self._dsn = dsn
+        self._address = address
+        self._role = role
+
+    def move(self, least_bytes: int = OBJECT_BYTES) -> int:
+        """Write one object, unless fewer bytes than `least_bytes` wait; returns the bytes that still wait."""
+        with closing(PostgresConnection(self._dsn)) as db:
+            waiting = waiting_bytes(db)
+            if not waiting or waiting < least_bytes:
+                return waiting
+            chunks = [(int(number), int(size)) for number, size in db.execute(_NEXT_CHUNKS, (OBJECT_BYTES,))]
+            parts = [_stored_data(db, number) or b"" for number, _ in chunks]
+            # The name is new with each attempt: an object is never written twice.
+            name = f"pages-{chunks[0][0]:08d}-{chunks[-1][0]:08d}-{secrets.token_hex(4)}.warc.gz"
+            ObjectStorage(self._address).put(name, b"".join(parts))
+            moved, offset = [], 0
+            for (number, _), part in zip(chunks, parts, strict=True):
+                moved.append((name, offset, len(part), number))
+                offset += len(part)
+            with postgres_transaction(db):
+                self._role.check(db)
+                db.executemany(
+                    "UPDATE warc_chunk SET data = NULL, object = ?, start = ?, length = ? WHERE number = ?", moved
+                )
+            return waiting - offset
+
+
+def waiting_bytes(db: Database) -> int:
+    """The bytes of chunks whose data is in the database."""
+    sql = "SELECT coalesce(sum(octet_length(data)), 0) FROM warc_chunk WHERE data IS NOT NULL"
+    return int(db.execute(sql).fetchone()[0])
+
+
+def set_storage(address: str, db: Database) -> None:
+    """Give a new collection its object storage; nothing for an empty address."""
+    if address:
+        storage = create_storage(address)
+        db.execute("INSERT INTO meta (name, value) VALUES (?, ?)", (OBJECTS_KEY, storage.address))
+
+
+def storage_address(db: Database) -> str:
+    """Where the objects of a collection are; empty where the database holds all chunks."""
+    row = db.execute("SELECT value FROM meta WHERE name = ?", (OBJECTS_KEY,)).fetchone()
+    return str(row[0]) if row else ""
+
+
+def storage_problems(db: Database) -> Iterator[str]:
+    """Objects that are missing, or of another size than their chunks."""
+    address = storage_address(db)
+    sizes = ObjectStorage(address).sizes() if address else {}
+    sql = "SELECT object, max(start + length) FROM warc_chunk WHERE object IS NOT NULL GROUP BY object ORDER BY object"
+    for name, size in db.execute(sql):
+        if sizes.get(name) != size:
+            found = f"has {sizes[name]:,} bytes" if name in sizes else "is missing"
+            yield f"{address}/{name}: {found}; its chunks have {size:,} bytes"
+
+
+def unused_objects(db: Database) -> list[str]:
+    """Objects that no row names: left behind by a crash. Only where no crawl runs, which may be about to name one."""
+    address = storage_address(db)
+    if not address:
+        return []
+    named = {name for (name,) in db.execute("SELECT DISTINCT object FROM warc_chunk WHERE object IS NOT NULL")}
+    return sorted(ObjectStorage(address).sizes().keys() - named - {MARKER_FILE})
+
+
+def delete_unused_chunks(db: Database) -> None:
+    """Delete chunks without a page or a version: those whose pages `verify --repair` has fetched again."""
+    db.execute("DELETE FROM warc_chunk WHERE number NOT IN (SELECT warc FROM page UNION ALL SELECT warc FROM version)")
+
+
+def delete_unused_objects(db: Database) -> None:
+    """Delete objects that no row names. The caller has the writer's role."""
+    if unused := unused_objects(db):
+        ObjectStorage(storage_address(db)).delete(unused)
+
+
+def fetch_chunk(folder: Path, number: int) -> Path:
+    """The WARC file with this number, copied from the database or the object storage where it is missing."""
+    path = folder / warc_name(number)
+    if not path.exists():
+        with closing(PostgresConnection(linked_database(folder))) as connection:
+            chunks = _read_chunks(connection, number)
+        _make_room(folder)
+        for one, data in chunks.items():
+            write_atomically(folder / warc_name(one), data)
+    return path
+
+
+def _read_chunks(db: Database, number: int) -> dict[int, bytes]:
+    """A chunk, and those behind it in its object up to READ_BYTES: an export then needs a request per megabyte.
+
+    ObjectMissingError where it is gone.
+    """
+    data = _stored_data(db, number)
+    if data is not None:
+        return {number: data}
+    sql = "SELECT number, object, start, length FROM warc_chunk WHERE number >= ? ORDER BY number LIMIT 1000"
+    rows = db.execute(sql, (number,)).fetchall()
+    if not rows or rows[0][0] != number:
+        raise ObjectMissingError(f"no chunk {number} in the database; run 'opilio maintain verify'")
+    _, name, first, length = rows[0]
+    # Chunks follow each other in an object; larger ones come alone.
+    end = max(first + length, first + READ_BYTES)
+    wanted = [row for row in rows if row[1] == name and row[2] + row[3] <= end]
+    last = max(start + size for _, _, start, size in wanted)
+    data = ObjectStorage(storage_address(db)).read(name, first, last - first)
+    return {one: data[start - first : start - first + size] for one, _, start, size in wanted}
+
+
+def _stored_data(db: Database, number: int) -> bytes | None:
+    row = db.execute("SELECT data FROM warc_chunk WHERE number = ?", (number,)).fetchone()
+    return None if row is None or row[0] is None else bytes(row[0])
+
+
+def delete_copies(folder: Path) -> None:
+    """Empty the cache, so that what is read next is what the database and the object storage have."""
+    for path in folder.glob("pages-*.warc.gz"):
+        path.unlink(missing_ok=True)
+
+
+def _make_room(folder: Path) -> None:
+    """Bound the cache: the chunks that were copied first go."""
+    files = sorted(folder.glob("pages-*.warc.gz"), key=lambda path: path.stat().st_mtime)
+    size = sum(path.stat().st_size for path in files)
+    while size > _WARC_CACHE_BYTES and files:
+        oldest = files.pop(0)
+        size -= oldest.stat().st_size
+        oldest.unlink(missing_ok=True)
