@@ -1,10 +1,10 @@
 """Real Chromium renders pages that need JavaScript; its requests are as polite as those of the fetcher."""
 
-import shutil
 from pathlib import Path
 
 import pytest
 
+from checks.live_site import needs_chromium
 from checks.small_webs import BIRDS, SmallWeb, crawl, page, robots, rows, served, settings_for, stored, word
 from opilio.core.errors import ConfigError
 from opilio.engine.rendering import HostHistory
@@ -51,11 +51,6 @@ def data(html: str) -> RecordedResponse:
 
 def items(*names: str) -> str:
     return "".join(f"<p>{BIRDS} {word(hash_of(name))} <a href='/{name}'>{name}</a></p>" for name in names)
-
-
-def needs_chromium() -> None:
-    if shutil.which("chromium") is None:
-        pytest.skip("no chromium on this machine; `make test` installs it on Debian")
 
 
 def hash_of(name: str) -> int:

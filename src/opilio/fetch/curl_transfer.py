@@ -12,7 +12,7 @@ import pycurl
 from opilio.core.errors import OpilioError
 from opilio.core.records import Failure
 from opilio.fetch.addresses import is_metadata_address, is_public
-from opilio.fetch.decoding import BodyTooLargeError, Decoder, DecodingError
+from opilio.fetch.decoding import BodyTooLargeError, Decoder, DecodingError, decode_readable
 from opilio.fetch.http import (
     FetchLimits,
     ResponseFilter,
@@ -222,7 +222,18 @@ class _BodyRefusedError(OpilioError):
 class _ResponseBody:
     """The decoded bytes so far, never more than `limit`."""
 
-    __slots__ = ("_budget", "_decoder", "_first", "_held", "_pieces", "_rest", "limit", "received", "size")
+    __slots__ = (
+        "_budget",
+        "_decoder",
+        "_encodings",
+        "_first",
+        "_held",
+        "_pieces",
+        "_rest",
+        "limit",
+        "received",
+        "size",
+    )
 
     def __init__(self, limit: int, budget: BodyBudget) -> None:
         self.limit = limit
@@ -232,6 +243,7 @@ class _ResponseBody:
         self._first = b""
         self._rest = bytearray()
         self._decoder: Decoder | None = None
+        self._encodings = ""
         self._pieces = 0
         self._held = 0
         self.received = 0
@@ -239,6 +251,7 @@ class _ResponseBody:
 
     def decode_with(self, encodings: str) -> None:
         self._decoder = Decoder(encodings, self.limit) if encodings else None
+        self._encodings = encodings
 
     def add(self, data: bytes) -> None:
         self.received += len(data)
@@ -246,7 +259,12 @@ class _ResponseBody:
         if self._pieces > _FREE_PIECES + self.received // _MIN_PIECE_BYTES:
             raise _BodyRefusedError(Failure("protocol", f"{self.received} bytes in {self._pieces} pieces"))
         if self._decoder is not None:
-            data = self._decoder.feed(data)
+            try:
+                data = self._decoder.feed(data)
+            except DecodingError:
+                if self._pieces == 1:
+                    self._keep(decode_readable(self._encodings, data, self.limit))
+                raise
         fits = self.limit - self.size
         if len(data) > fits:
             self._keep(data[:fits])

@@ -22,6 +22,8 @@ _INFLATE_ERROR = cast(type[Exception], isal_zlib.error)
 # Servers behind a misconfigured proxy compress twice; more layers are an attack.
 _MAX_LAYERS = 2
 _ZSTD_WINDOW = 8 << 20  # RFC 9659: the largest window a server may ask for
+# In which the readable part of a damaged body is searched.
+_SEARCH_STEP_BYTES = 64
 # Values that some servers send for unencoded bodies.
 _IDENTITY_ENCODINGS = frozenset(("", "identity", "none", "utf-8", "utf8", "binary", "8bit"))
 
@@ -222,3 +224,14 @@ class Decoder:
     def is_complete(self) -> bool:
         """True if every layer reached its end, or nothing was received."""
         return not self._fed or all(layer.is_complete() for layer in self._layers)
+
+
+def decode_readable(encodings: str, damaged: bytes, limit: int) -> bytes:
+    """What comes before the damage in the first bytes of a body: a decoder returns nothing of a piece with an error."""
+    decoder, found = Decoder(encodings, limit), b""
+    try:
+        for start in range(0, len(damaged), _SEARCH_STEP_BYTES):
+            found += decoder.feed(damaged[start : start + _SEARCH_STEP_BYTES])
+    except (BodyTooLargeError, DecodingError):
+        pass
+    return found
