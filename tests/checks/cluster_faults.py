@@ -1,112 +1,156 @@
-"""Workers of one crawl, and faults: killed workers, workers that stand still, a server that dies, cut connections."""
+"""A crawl by several workers under faults of workers, servers, connections and clocks, and what it shows."""
 
 import os
 import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from itertools import pairwise
 from multiprocessing.process import BaseProcess
+from multiprocessing.sharedctypes import Synchronized
+from operator import attrgetter
 from pathlib import Path
 from tempfile import mkdtemp
 
-from checks.postgres_server import PostgresServer
-from checks.small_webs import CONTEXT, PATIENCE_S, by_host, plain, run_command
+import msgspec
+
+from checks.postgres_server import ServerPair
+from checks.small_webs import CONTEXT, PATIENCE_S, SmallWeb, direct, grid, plain, run_command, served, settings_for
 from opilio.core.errors import CollectionError
-from opilio.engine.commands import send_command
+from opilio.engine.wiring.session import create_collection
 from opilio.lab.server.http import AccessLogEntry
+from opilio.lab.server.server import LabWebServer
+from opilio.manage.verify import verify
+from opilio.store.collection import open_readonly
 from opilio.store.postgres.collection import folder_of
 from opilio.store.postgres.connection import PostgresConnection
 from opilio.store.postgres.outcomes import crawl_progress
+from opilio.topic.setup import resolve_settings
 
-LEASE_S = 4.0
-FAULTS = ("kill", "kill", "stop", "cut", "kill", "cut", "stop", "server", "kill", "cut")
+WORKERS, LEASE_S, DELAY_S = 4, 3.0, 0.2
+HOSTS, ADDRESSES, PAGES = 24, 16, 40
+FAULTS = (
+    *["kill"] * 6,
+    *["stop"] * 4,
+    *["cut"] * 3,
+    *["lost answer"] * 2,
+    *["server"] * 2,
+    *["clock"] * 2,
+    "promote",
+)
+REQUESTS_PER_FAULT = 35
+# A request counts as too early only by more than the web's server and a busy machine take to write their times down.
+TOLERANCE_S = 0.01
+LOG_LEASES = (
+    """CREATE TABLE lease_log (id bigint GENERATED ALWAYS AS IDENTITY, host text, token bigint, held boolean,
+    expires_at double precision, at double precision DEFAULT extract(epoch FROM clock_timestamp()))""",
+    """CREATE FUNCTION log_lease() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO lease_log (host, token, held, expires_at)
+    VALUES (NEW.name, NEW.token, NEW.keys IS NOT NULL, NEW.expires_at); RETURN NULL; END $$""",
+    """CREATE TRIGGER log_lease AFTER UPDATE ON frontier_host FOR EACH ROW WHEN
+    (OLD.token <> NEW.token OR OLD.expires_at <> NEW.expires_at) EXECUTE FUNCTION log_lease()""",
+)
+
+
+class FaultReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a crawl under faults shows. Everything but pages, requests and seconds should be zero or small."""
+
+    faults: dict[str, int]
+    pages: int
+    lost_urls: int  # of the web, or linked by a stored page and unknown to the frontier
+    pages_twice: int
+    overlapping_leases: int
+    too_early: int  # requests within the pause of their host or of their address
+    problems: list[str]  # found by `verify`
+    requests: int
+    refetches: int
+    seconds: float
 
 
 class Workers:
     """Processes that run `opilio worker` on one database; a dead one is replaced."""
 
-    def __init__(self, server: PostgresServer, dsn: str, count: int, folder: Path, random_seed: int = 1) -> None:
-        self._server = server
+    def __init__(self, pair: ServerPair, dsn: str, folder: Path, random_seed: int) -> None:
+        self._pair = pair
         self._dsn = dsn
-        self._count = count
         self._folder = folder
         self._rng = random.Random(random_seed)
-        self._processes: list[BaseProcess] = []
+        self._processes: dict[BaseProcess, Synchronized[float]] = {}
+        self._stopped: dict[BaseProcess, float] = {}  # when it is continued
         self.done: Counter[str] = Counter()
 
     def fill(self) -> None:
-        """Start workers until there are enough."""
-        self._processes = [process for process in self._processes if process.is_alive()]
-        while len(self._processes) < self._count:
-            place = mkdtemp(dir=self._folder)
+        """Continue workers that stood still long enough, and start workers until there are enough."""
+        for process, until in list(self._stopped.items()):
+            if time.monotonic() >= until:
+                _signal(process, signal.SIGCONT)
+                del self._stopped[process]
+        self._processes = {process: skew for process, skew in self._processes.items() if process.is_alive()}
+        while len(self._processes) < WORKERS:
+            place, skew_s = mkdtemp(dir=self._folder), CONTEXT.Value("d", self._random_skew_s())
             words = ["worker", self._dsn, "--workers", "0", "--quiet"]
-            process = CONTEXT.Process(target=run_command, args=(words, place, place, plain()))
+            process = CONTEXT.Process(target=run_skewed, args=(skew_s, words, place, plain()))
             process.start()
-            self._processes.append(process)
+            self._processes[process] = skew_s
 
     def inject(self, kind: str) -> None:
         """One fault."""
         self.done[kind] += 1
-        victim = self._rng.choice(self._processes)
+        victim = self._rng.choice([process for process in self._processes if process not in self._stopped])
         if kind == "kill":
             _signal(victim, signal.SIGKILL)
             victim.join()
         elif kind == "stop":
             _signal(victim, signal.SIGSTOP)
-            time.sleep(LEASE_S * 1.25)
-            _signal(victim, signal.SIGCONT)
+            self._stopped[victim] = time.monotonic() + 1.3 * LEASE_S
+        elif kind == "clock":
+            self._processes[victim].value = self._random_skew_s()
         elif kind == "cut":
-            self._cut_connections()
+            self._pair.proxy.cut()
+        elif kind == "lost answer":
+            self._pair.proxy.lose_next_answer()
+        elif kind == "server":
+            self._pair.restart()
         else:
-            self._server.stop("immediate")
-            self._server.start()
-
-    def _cut_connections(self) -> None:
-        with suppress(CollectionError), closing(PostgresConnection(self._dsn)) as connection:
-            connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
-            )
+            self._pair.fail_over()
 
     def state(self) -> str:
         """The state of the crawl; empty while the server can't be reached."""
-        with suppress(CollectionError), closing(PostgresConnection(self._dsn)) as connection:
+        with suppress(CollectionError), closing(PostgresConnection(self._pair.dsn)) as connection:
             return crawl_progress(connection).state
         return ""
 
-    def request_stop(self) -> None:
-        """Ask for the end of the crawl, as a user does."""
-        send_command(folder_of(self._dsn), "stop", time.time())
-
-    def finish(self) -> None:
-        """Keep enough workers until the crawl has stopped."""
+    def wait_until(self, true: Callable[[], bool]) -> None:
+        """Keep enough workers until something has happened."""
         end = time.monotonic() + 2 * PATIENCE_S
-        while self.state() != "stopped":
-            assert time.monotonic() < end, "the crawl does not end"
-            if self.state() == "running":
-                self.fill()
-            time.sleep(0.2)
+        while not true():
+            assert time.monotonic() < end, f"the crawl does not go on after {self.done}"
+            self.fill()
+            time.sleep(0.05)
+
+    def wait_for_requests(self, source: LabWebServer, count: int) -> None:
+        """Keep enough workers until the web got so many requests, or the crawl has ended."""
+        self.wait_until(lambda: len(source.log) >= count or self.state() == "stopped")
 
     def close(self) -> None:
         for process in self._processes:
+            _signal(process, signal.SIGCONT)
             process.join(20.0)
             if process.is_alive():
                 process.kill()
                 process.join()
 
+    def _random_skew_s(self) -> float:
+        return self._rng.uniform(-86_400.0, 86_400.0)
 
-@contextmanager
-def working(server: PostgresServer, dsn: str, count: int, folder: Path) -> Iterator[Workers]:
-    """Workers, which end with the block."""
-    workers = Workers(server, dsn, count, folder)
-    workers.fill()
-    try:
-        yield workers
-    finally:
-        workers.close()
+
+def run_skewed(skew_s: "Synchronized[float]", words: list[str], place: str, environment: dict[str, str]) -> None:
+    """A command on a machine whose clock is wrong, by a number of seconds that may change."""
+    real_time = time.time
+    time.time = lambda: real_time() + skew_s.value
+    run_command(words, place, place, environment)
 
 
 def _signal(process: BaseProcess, number: signal.Signals) -> None:
@@ -114,10 +158,95 @@ def _signal(process: BaseProcess, number: signal.Signals) -> None:
         os.kill(process.pid or 0, number)
 
 
+@contextmanager
+def working(pair: ServerPair, dsn: str, folder: Path, random_seed: int = 1) -> Iterator[Workers]:
+    """Workers, which end with the block."""
+    workers = Workers(pair, dsn, folder, random_seed)
+    workers.fill()
+    try:
+        yield workers
+    finally:
+        workers.close()
+
+
+def crawl_under_faults(pair: ServerPair, folder: Path, random_seed: int = 1) -> FaultReport:
+    """Crawl a web of its own to the end while faults happen, in random order."""
+    began = time.monotonic()
+    web = SmallWeb(grid(HOSTS, PAGES))
+    kinds = random.Random(random_seed).sample(FAULTS, len(FAULTS))
+    dsn = pair.new_schema()
+    with served(web, ADDRESSES) as source:
+        tree = settings_for(
+            source,
+            [f"http://h{host}.example/0.html" for host in range(HOSTS)],
+            politeness={"delay_s": DELAY_S},
+            engine={"lease_s": LEASE_S},
+            fetch={"retries": 3, **direct(source)},
+        )
+        create_collection(folder_of(dsn), resolve_settings(tree), None)[0].close()
+        _execute(pair.dsn, *LOG_LEASES)
+        with working(pair, dsn, folder, random_seed) as workers:
+            for number, kind in enumerate(kinds, 1):
+                workers.wait_for_requests(source, number * REQUESTS_PER_FAULT)
+                workers.inject(kind)
+            workers.wait_until(lambda: workers.state() == "stopped")
+        log = list(source.log)
+        addresses = dict(source.host_addresses)
+    return _report(pair.dsn, web, log, addresses, workers.done, time.monotonic() - began)
+
+
+def _execute(dsn: str, *statements: str) -> None:
+    with closing(PostgresConnection(dsn)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def _report(
+    dsn: str, web: SmallWeb, log: Sequence[AccessLogEntry], addresses: dict[str, str], done: Counter[str], took_s: float
+) -> FaultReport:
+    with open_readonly(folder_of(dsn)) as collection:
+        db = collection.connection
+        stored = Counter(url for (url,) in db.execute("SELECT url FROM page"))
+        leases = db.execute("SELECT host, token, held, expires_at, at FROM lease_log ORDER BY host, id").fetchall()
+        waiting = db.execute("SELECT count(*) FROM outcome").fetchone()[0]
+    asked = Counter(entry.url for entry in log if entry.target != "/robots.txt")
+    early = too_early(log, attrgetter("host")) + too_early(log, lambda entry: addresses[entry.host])
+    return FaultReport(
+        faults=dict(done),
+        pages=len(stored),
+        lost_urls=len(web.answers.keys() - stored.keys()) + waiting,
+        pages_twice=stored.total() - len(stored),
+        overlapping_leases=overlapping_leases(leases),
+        too_early=early,
+        problems=verify(folder_of(dsn)),
+        requests=asked.total(),
+        refetches=asked.total() - len(asked),
+        seconds=round(took_s, 1),
+    )
+
+
+def overlapping_leases(leases: Sequence[tuple[str, int, bool, float, float]]) -> int:
+    """Leases that were given while another of the same host was held: rows (host, token, held, until, at) in order."""
+    return sum(
+        host == before[0] and token != before[1] and before[2] and before[3] > at
+        for before, (host, token, _, _, at) in pairwise(leases)
+    )
+
+
+def too_early(log: Sequence[AccessLogEntry], key: Callable[[AccessLogEntry], str]) -> int:
+    """Requests that came within the pause after the one before them to the same host or address."""
+    last: dict[str, float] = {}
+    count = 0
+    for entry in sorted(log, key=attrgetter("at")):
+        count += entry.at - last.get(key(entry), 0.0) < DELAY_S - TOLERANCE_S
+        last[key(entry)] = entry.at
+    return count
+
+
 def shortest_gap(log: Sequence[AccessLogEntry]) -> float:
     """The shortest time between two requests to one host."""
-    gaps = (b.at - a.at for asked in by_host(log).values() for a, b in pairwise(asked))
-    return min(gaps, default=float("inf"))
+    by_host = sorted(log, key=lambda entry: (entry.host, entry.at))
+    return min((b.at - a.at for a, b in pairwise(by_host) if a.host == b.host), default=float("inf"))
 
 
 def refetch_ratio(log: Sequence[AccessLogEntry]) -> float:

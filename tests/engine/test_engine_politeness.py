@@ -38,7 +38,7 @@ from opilio.core.clock import VirtualClock
 from opilio.core.events import CrawlStopped, Event, RobotsRead
 from opilio.core.settings import PolitenessSettings
 from opilio.core.settings_input import merge_trees
-from opilio.engine.politeness.host_gate import HostGate, HostThrottle
+from opilio.engine.politeness.host_gate import AddressResolver, HostGate, HostThrottle
 from opilio.engine.politeness.robots import RobotsRules
 from opilio.fetch.recorded import RecordedResponse
 from opilio.testing.fetcher import MemoryFetcher
@@ -285,6 +285,32 @@ def test_pause_of_both_schemes_is_known_after_a_restart_when_one_was_read() -> N
     clock = VirtualClock()
     manners = HostGate(PolitenessSettings(), MemoryFetcher({}), clock, HostThrottle(clock), kept.get, lambda *_: None)
     assert asyncio.run(manners.acquire("https://a.example/", 0.0)).delay_s == 20.0
+
+
+class SharedStarts:
+    """Starts at an address that are given to several processes, a second apart."""
+
+    max_late_s = 0.1
+
+    def __init__(self) -> None:
+        self.free_at = 0.0
+
+    def reserve(self, _address: str, now: float, delay_s: float) -> float:
+        start = max(now, self.free_at)
+        self.free_at = start + delay_s
+        return start
+
+
+def test_a_start_that_has_passed_is_reserved_again() -> None:
+    """The host was fetched from by another worker meanwhile; so was its address."""
+    clock, starts = VirtualClock(100.0), SharedStarts()
+    throttle = HostThrottle(clock, AddressResolver({"a.example": "127.0.0.1"}), 0.0, starts)
+    starts.free_at = 105.0
+    assert asyncio.run(throttle.acquire("a.example", 0.0, 1.0, 0.5)) == 105.0
+    starts.free_at = 110.2
+    clock.advance(until=110.0)
+    assert asyncio.run(throttle.acquire("a.example", 0.0, 1.0, 0.0)) == 110.2
+    assert starts.free_at == 111.2
 
 
 def test_user_agent_is_honest(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from checks.page_server import pages_of
 from opilio.core.settings import SeedSettings, Settings, StopSettings
-from opilio.engine.cluster.worker import DatabaseClock, SharedConnection, WorkerCommitter, WorkerMeter
+from opilio.engine.cluster.worker import WorkerCommitter, WorkerMeter
 from opilio.engine.visit import LeaseResult
 from opilio.engine.wiring.session import create_collection
 from opilio.frontier.policy import FrontierPolicy
@@ -15,6 +15,7 @@ from opilio.frontier.postgres.frontier import PostgresFrontier
 from opilio.store.postgres.collection import folder_of
 from opilio.store.postgres.connection import PostgresConnection
 from opilio.store.postgres.roles import WorkerFigures, report_worker, worker_figures
+from opilio.store.postgres.shared import DatabaseClock, SharedConnection
 from opilio.testing.leases import landed, lead
 
 

@@ -6,16 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from checks.cluster_faults import FAULTS, LEASE_S, refetch_ratio, shortest_gap, working
-from checks.postgres_server import PostgresServer
+from checks.cluster_faults import crawl_under_faults, refetch_ratio, shortest_gap
+from checks.postgres_server import running_pair
 from checks.small_webs import PATIENCE_S, SmallWeb, flags, grid, served, settings_for, started
-from opilio.core.settings import Tree
-from opilio.engine.wiring.session import create_collection
 from opilio.manage.status import collection_status
 from opilio.manage.verify import verify
 from opilio.store.collection import open_readonly
 from opilio.store.postgres.collection import folder_of
-from opilio.topic.setup import resolve_settings
 
 DELAY_S = 0.1
 
@@ -72,27 +69,11 @@ def _has_pages(place: str) -> bool:
 
 
 @pytest.mark.slow
-def test_twenty_faults_lose_no_page_and_break_no_pause(server: PostgresServer, dsn: str, tmp_path: Path) -> None:
-    web, delay_s = SmallWeb(grid(8, 40)), 0.25
-    with served(web) as source:
-        engine = {"lease_s": LEASE_S}
-        tree = settings_for(
-            source, ["http://h0.example/0.html"], politeness={"delay_s": delay_s}, engine=engine, fetch={"retries": 3}
-        )
-        create(dsn, tree)
-        with working(server, dsn, 4, tmp_path) as workers:
-            for kind in FAULTS * 2:
-                wait_for(lambda: workers.state() in ("running", "stopping", "stopped"))
-                workers.inject(kind)
-                workers.fill()
-            workers.finish()
-        log = list(source.log)
-    check_collection(dsn, web)
-    assert shortest_gap(log) >= delay_s - 0.005
-    assert refetch_ratio(log) < 0.2
-
-
-def create(place: str, tree: Tree) -> None:
-    """A new collection that workers will crawl."""
-    collection, _ = create_collection(folder_of(place), resolve_settings(tree), None)
-    collection.close()
+def test_twenty_faults_lose_no_page_and_break_no_pause(tmp_path: Path) -> None:
+    with running_pair() as pair:
+        report = crawl_under_faults(pair, tmp_path)
+    assert sum(report.faults.values()) == 20
+    assert (report.lost_urls, report.pages_twice, report.overlapping_leases) == (0, 0, 0), report
+    assert report.problems == []
+    assert report.too_early == 0, report
+    assert report.refetches < 0.02 * report.requests, report

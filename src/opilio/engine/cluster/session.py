@@ -17,14 +17,7 @@ from opilio.core.errors import ConfigError
 from opilio.core.events import CrawlStarted, Event, EventListener
 from opilio.core.settings import Settings, StopSettings, Tree
 from opilio.engine.cluster.trainer import STOPPING, Trainer
-from opilio.engine.cluster.worker import (
-    AddressReservations,
-    DatabaseClock,
-    LeaseGate,
-    SharedConnection,
-    WorkerCommitter,
-    WorkerMeter,
-)
+from opilio.engine.cluster.worker import AddressReservations, LeaseGate, WorkerCommitter, WorkerMeter
 from opilio.engine.commands import COMMAND_POLL_S, apply_host_rules
 from opilio.engine.loop import INTERRUPTED, Engine, EngineParts
 from opilio.engine.politeness.host_gate import AddressResolver, HostThrottle
@@ -56,6 +49,7 @@ from opilio.store.postgres.roles import (
     remove_worker,
     report_worker,
 )
+from opilio.store.postgres.shared import DatabaseClock, SharedConnection, SharedReader
 from opilio.store.writer import CollectionWriter, CrawlCounts, stored_robots
 from opilio.topic.topic import Topic
 
@@ -80,12 +74,13 @@ class ClusterSession:
         self._dsn = linked_database(collection.folder)
         self._clock = DatabaseClock()
         self._exit_stack = AsyncExitStack()
+        self._shared: SharedConnection
         self.engine: ClusterRun
 
     @property
     def counts(self) -> CrawlCounts:
         """How many pages the collection has."""
-        return crawl_progress(self._collection.connection).counts
+        return self._shared.run(crawl_progress).counts
 
     async def __aenter__(self) -> "ClusterSession":
         self._exit_stack.callback(self._collection.close)
@@ -103,7 +98,7 @@ class ClusterSession:
 
     async def _assemble(self) -> None:
         settings, collection = self._settings, self._collection
-        shared = SharedConnection(self._dsn, self._clock, self._warn)
+        shared = self._shared = SharedConnection(self._dsn, self._clock, self._warn)
         self._exit_stack.callback(shared.close)
         fetcher = build_fetcher(settings, self._clock)
         self._exit_stack.push_async_callback(fetcher.close)
@@ -122,7 +117,7 @@ class ClusterSession:
         gate = self._build_gate(shared, committer, rules)
         commands = WorkerCommands(shared, meter, analysis, collection, rules)
         visitor = Visitor(
-            with_conditional_requests(settings, fetcher, collection.connection),
+            with_conditional_requests(settings, fetcher, SharedReader(shared)),
             analysis.pool,
             gate,
             self._clock,

@@ -78,7 +78,7 @@ class Trainer:
         self._clock = clock
         self._fetcher = fetcher
         self._sources = sources
-        self.active = False  # this process has the role
+        self.role_ttl_s = min(ROLE_TTL_S, settings.engine.lease_s)
         self.leaving = ""  # why this process stops; the last worker ends the crawl for this reason
         self.last_worker: Callable[[PostgresConnection], bool] = lambda _: True
         self.warn: Callable[[str], None] = lambda _: None
@@ -87,26 +87,24 @@ class Trainer:
         """Until the crawl has stopped or this process leaves."""
         while True:
             try:
-                with closing(PostgresConnection(self._dsn)) as db:
+                # Results that a crash of the server brings back are applied again.
+                with closing(PostgresConnection(self._dsn, relaxed=True)) as db:
                     if await self._take_part(db):
                         return
             except (ConnectionLostError, RetryTransactionError, RoleLostError):
                 # What was not committed has not happened: the next trainer starts from the database.
                 await asyncio.sleep(1.0)
-            finally:
-                self.active = False
 
     async def _take_part(self, db: PostgresConnection) -> bool:
         """Wait for the role and train; True: there is nothing more to do."""
-        role = Role(self._dsn, TRAINER, CRAWL_COMMAND)
+        role = Role(self._dsn, TRAINER, CRAWL_COMMAND, self.role_ttl_s)
         while not role.acquire(db):
             if self.leaving or crawl_progress(db).state == "stopped":
                 return True
-            await asyncio.sleep(ROLE_TTL_S / 10)
+            await asyncio.sleep(self.role_ttl_s / 10)
         try:
             if crawl_progress(db).state == "stopped":
                 return True
-            self.active = True
             training = _Training(self, db, role)
             try:
                 return await training.run()
@@ -199,7 +197,7 @@ class _Training:
     def _keep_role(self) -> None:
         if self._clock.now() >= self._renew_at:
             self._role.renew(self._db)
-            self._renew_at = self._clock.now() + ROLE_TTL_S / 3
+            self._renew_at = self._clock.now() + self._trainer.role_ttl_s / 3
 
     def _apply_next(self) -> bool:
         """Apply the next results; False where none waits, or the object storage is behind."""

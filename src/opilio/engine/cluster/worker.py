@@ -1,20 +1,16 @@
-"""The part of a worker that talks to the database: leases, results, the clock, politeness shared with other workers.
+"""The part of a worker that talks to the database: leases, results, politeness shared with other workers.
 
 A worker leases hosts, fetches and analyzes pages, and hands the results over in the transaction that ends the lease.
 It writes nothing else: the trainer turns results into pages, links and lessons. So workers never wait for each other,
 and one that is killed has lost nothing but the requests it had sent.
 """
 
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import chain, repeat
-from typing import TypeVar
 
 import msgspec
 
-from opilio.core.clock import SystemClock, elapsed_s
-from opilio.core.errors import CollectionError
+from opilio.core.clock import elapsed_s
 from opilio.core.events import BatchCommitted, CrawlStopped, Event
 from opilio.core.records import HostLease
 from opilio.core.settings import StopSettings
@@ -24,82 +20,17 @@ from opilio.engine.politeness.robots import RobotsRules
 from opilio.engine.visit import LeaseResult
 from opilio.frontier.policy import FrontierPolicy
 from opilio.frontier.postgres.frontier import PostgresFrontier
-from opilio.store.postgres.connection import (
-    ConnectionLostError,
-    PostgresConnection,
-    RetryTransactionError,
-    postgres_transaction,
-)
+from opilio.store.postgres.connection import PostgresConnection
 from opilio.store.postgres.outcomes import add_outcomes, crawl_progress, reserve_address
-from opilio.store.postgres.roles import WorkerFigures, database_time
+from opilio.store.postgres.roles import WorkerFigures
+from opilio.store.postgres.shared import DatabaseClock, SharedConnection
 from opilio.store.writer import save_robots
 
 MAX_BACKLOG = 2_000  # results that wait for the trainer; above it workers lease nothing
-RECONNECT_S = (0.2, 0.5, 1.0, 2.0, 5.0)
-# Requests of different workers to one address keep this much more apart, for the time until a request leaves.
-ADDRESS_MARGIN_S = 0.05
+# Requests of different workers to one address keep this much more apart: for a worker that is late, and for the time
+# until its request has left, which on a busy machine is long.
+ADDRESS_MARGIN_S = 0.2
 TIMED_LEASES = 500  # percentiles are those of the last leases
-T = TypeVar("T")
-
-
-class DatabaseClock(SystemClock):
-    """The time of the database's clock, never ahead of it: this machine's own date does not matter.
-
-    `uncertainty_s` is how far it may be behind: what is computed from it for others to wait for gets it added.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.uncertainty_s = float("inf")
-
-    def synchronize(self, db: PostgresConnection) -> None:
-        """Read the database's clock; the quickest of three answers counts."""
-        best = float("inf")
-        for _ in range(3):
-            sent = elapsed_s()
-            stamp = database_time(db)
-            received = elapsed_s()
-            if received - sent < best:
-                best, self._offset_s = received - sent, stamp - received
-        self.uncertainty_s = best
-
-
-class SharedConnection:
-    """A connection that is made again when the server was gone, and transactions that are tried again."""
-
-    def __init__(self, dsn: str, clock: DatabaseClock, on_wait: Callable[[str], None]) -> None:
-        self._dsn = dsn
-        self._clock = clock
-        self._on_wait = on_wait
-        self.db = PostgresConnection(dsn)
-        clock.synchronize(self.db)
-
-    def run(self, work: Callable[[PostgresConnection], T]) -> T:
-        """Do something in one transaction. It may run several times, so it must read before it decides."""
-        while True:
-            try:
-                with postgres_transaction(self.db):
-                    return work(self.db)
-            except RetryTransactionError:
-                continue
-            except ConnectionLostError as error:
-                self._reconnect(error)
-
-    def close(self) -> None:
-        self.db.close()
-
-    def _reconnect(self, error: CollectionError) -> None:
-        """Wait for the server: what is in memory is kept until it is back."""
-        self.db.close()
-        self._on_wait(f"{error}; waiting for the server")
-        for wait_s in chain(RECONNECT_S, repeat(RECONNECT_S[-1])):
-            time.sleep(wait_s)
-            try:
-                self.db = PostgresConnection(self._dsn)
-                self._clock.synchronize(self.db)
-            except ConnectionLostError:
-                continue
-            return
 
 
 class WorkerMeter:
@@ -160,7 +91,7 @@ class WorkerCommitter:
 
     def holds(self, host: str) -> bool:
         """Is the lease of this host still ours? One that has expired may belong to another worker by now."""
-        return self._held.get(host, (0, 0.0))[1] > self._clock.now()
+        return self._held.get(host, (0, 0.0))[1] > self._clock.now() + self._clock.uncertainty_s
 
     def _frontier(self, db: PostgresConnection) -> PostgresFrontier:
         return PostgresFrontier(db, self._policy)
@@ -257,6 +188,8 @@ class WorkerCommitter:
 
 class AddressReservations:
     """See `ReservesStarts`: starts at an address are given by the database, to all workers."""
+
+    max_late_s = ADDRESS_MARGIN_S / 4
 
     def __init__(self, connection: SharedConnection) -> None:
         self._connection = connection

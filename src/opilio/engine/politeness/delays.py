@@ -4,6 +4,7 @@ Who waits is the frontier (a host's `wake_at`); what to wait for is decided here
 """
 
 import random
+from math import inf
 
 MAX_BACKOFF_S = 3600.0  # of the pauses that we choose ourselves
 # Retry-After is obeyed up to this, if the fetcher allows it: servers choose it, but RFC 9110 has no bound, and a server
@@ -75,6 +76,8 @@ class AddressThrottle:
     `floor`: no start before it (after a restart a request may have left just before). Addresses not used for
     `keep_s` are forgotten once there are more than `limit`.
     """
+
+    max_late_s = inf  # the only process: no other is given what it has not used
 
     def __init__(self, floor: float = 0.0, *, limit: int = 100_000, keep_s: float = MAX_BACKOFF_S) -> None:
         self._not_before = floor

@@ -34,7 +34,13 @@ V = TypeVar("V")
 
 
 class ReservesStarts(Protocol):
-    """Keeps requests to one address apart: those of this process, or of all workers."""
+    """Keeps requests to one address apart: those of this process, or of all workers.
+
+    A start lapses `max_late_s` after its time: another process may have been given the next one.
+    """
+
+    @property
+    def max_late_s(self) -> float: ...
 
     def reserve(self, address: str, now: float, delay_s: float) -> float: ...
 
@@ -65,18 +71,17 @@ class HostThrottle:
     async def acquire(self, host: str, ready_at: float, delay_s: float, patience_s: float) -> float:
         """Wait for the host's turn and take it (0.0); or say when to come again, if that is too long to wait."""
         address = await self._addresses.resolve(host) if self._addresses is not None and delay_s > 0 else ""
-        start = max(
-            ready_at,
-            self._not_before,
-            self._reserved_start.pop(host, 0.0) or self._reserve_address(address, ready_at, delay_s),
-        )
-        if start - self._clock.now() > patience_s:
-            if address:
-                _put_bounded(self._reserved_start, host, start)
-            return start
-        await self._clock.sleep(start - self._clock.now())
-        while (wait_s := self._wait_s(host, address, delay_s)) > 0:
-            await self._clock.sleep(wait_s)
+        while True:
+            start = max(ready_at, self._not_before, self._address_start(host, address, ready_at, delay_s))
+            if start - self._clock.now() > patience_s:
+                if address:
+                    _put_bounded(self._reserved_start, host, start)
+                return start
+            await self._clock.sleep(start - self._clock.now())
+            while (wait_s := self._wait_s(host, address, delay_s)) > 0:
+                await self._clock.sleep(wait_s)
+            if not address or self._clock.now() <= start + self._address_throttle.max_late_s:
+                break
         self._busy_hosts.add(host)
         if address:
             _put_bounded(self._last_request, address, (self._clock.now(), delay_s))
@@ -88,8 +93,12 @@ class HostThrottle:
         if delay_s > 0:
             _put_bounded(self._free_at, host, self._clock.now() + delay_s)
 
-    def _reserve_address(self, address: str, ready_at: float, delay_s: float) -> float:
-        return self._address_throttle.reserve(address, max(ready_at, self._clock.now()), delay_s) if address else 0.0
+    def _address_start(self, host: str, address: str, ready_at: float, delay_s: float) -> float:
+        """A start at the address: the one that was given to the host before, unless it has lapsed, or a new one."""
+        given, earliest = self._reserved_start.pop(host, 0.0), max(ready_at, self._clock.now())
+        if given and given + self._address_throttle.max_late_s >= earliest:
+            return given
+        return self._address_throttle.reserve(address, earliest, delay_s) if address else 0.0
 
     def _wait_s(self, host: str, address: str, delay_s: float) -> float:
         if host in self._busy_hosts:

@@ -22,10 +22,9 @@ _SESSION_OPTIONS = (
     "SET idle_in_transaction_session_timeout = '120s'",
     "SET statement_timeout = '600s'",
     "SET lock_timeout = '60s'",
-    # Within one server an acknowledged commit never overtakes an earlier one, so a crash of the server loses at most
-    # the last moments, and those pages are fetched again.
-    "SET synchronous_commit = off",
 )
+# A machine that vanished without closing its connections is noticed within half a minute.
+_KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 4, "tcp_user_timeout": 30_000}
 _TOKEN = re.compile(r"('(?:[^']|'')*')|\?|(?<![:\w]):([a-z]\w*)|%")
 # Words of our statements that PostgreSQL spells differently. Keywords are upper case: `offset` is the column.
 _SPELLING = {
@@ -104,15 +103,21 @@ def to_pyformat(sql: str) -> str:
 
 
 class PostgresConnection:
-    """See `Database`. Errors of the server become errors of the collection, with the address but without password."""
+    """See `Database`. Errors of the server become errors of the collection, with the address but without password.
 
-    def __init__(self, dsn: str) -> None:
+    `relaxed`: a commit does not wait for the disk or the standby. The server keeps the order of commits, so that a
+    crash loses the last of them and nothing else; only for what is then done again.
+    """
+
+    def __init__(self, dsn: str, *, relaxed: bool = False) -> None:
         psycopg = _driver()
         self.address = public_address(dsn)
+        given = psycopg.conninfo.conninfo_to_dict(dsn)
+        more = {name: value for name, value in _KEEPALIVE.items() if name not in given}
         try:
-            self._connection: Any = psycopg.connect(dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_S)
+            self._connection: Any = psycopg.connect(dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_S, **more)
             _adapt(self._connection)
-            for option in _SESSION_OPTIONS:
+            for option in (*_SESSION_OPTIONS, *(("SET synchronous_commit = off",) if relaxed else ())):
                 self._connection.execute(option)
         except psycopg.OperationalError as error:
             raise ConnectionLostError(f"{self.address}: can't connect: {_first_line(error)}") from error
