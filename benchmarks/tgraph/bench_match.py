@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from opilio.core.settings import Settings
-from opilio.lab.experiments.runs import WebLinks, build_tgraph, resolve_targets
+from opilio.lab.experiments.preparation import WebLinks, build_tgraph, resolve_targets
 from opilio.lab.webs.pages import ParsedPages
 from opilio.lab.webs.topics import load_topics
 from opilio.lab.webs.web import WarcWeb

@@ -7,9 +7,9 @@ import pytest
 
 from opilio.core.errors import UsageError
 from opilio.lab.experiments.declarations import load_experiment
+from opilio.lab.experiments.preparation import TGraphCache, WebLinks, resolve_targets
 from opilio.lab.experiments.replay import OfflineWeb, lab_settings, replay_crawl
 from opilio.lab.experiments.results import RunResult
-from opilio.lab.experiments.runs import TGraphCache, WebLinks, resolve_targets
 from opilio.lab.experiments.study import Study, StudyOptions
 from opilio.lab.reports.plots import DRAW_FUNCTIONS
 from opilio.lab.reports.tables import split_by_seed_kind
@@ -18,6 +18,10 @@ from opilio.lab.webs.topics import load_topics
 from opilio.lab.webs.web import WarcWeb
 from opilio.methods.treasure.graph import TGraph, check_graph
 from opilio.methods.treasure.updater import GraphState
+
+
+def tgraph_cache(offline: OfflineWeb) -> TGraphCache:
+    return TGraphCache(offline, WebLinks(offline.web, offline.pages))
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +54,7 @@ def test_crawls_begin_with_a_graph_of_the_targets(offline: OfflineWeb, small_fol
     topic = load_topics(small_folder)[0][0]
     targets = [s.urls for s in topic.seed_sets if s.name.startswith("on-topic")][-1]
     settings = lab_settings(strategy, topic.brief, topic.seed_sets[0].urls, 30, {"topic": {"dewey": ["598"]}})
-    begin = TGraphCache(offline).initial_state(settings, targets)
+    begin = tgraph_cache(offline).initial_state(settings, targets)
     state = msgspec.msgpack.decode(begin["rank"], type=GraphState)
     check_graph(TGraph(state.nodes), "built")
     assert {node.url for node in state.nodes if node.level == 0} == set(targets)
@@ -61,8 +65,8 @@ def test_crawls_begin_with_a_graph_of_the_targets(offline: OfflineWeb, small_fol
 def test_rankers_without_graphs_begin_with_nothing(offline: OfflineWeb, small_folder: Path) -> None:
     topic = load_topics(small_folder)[0][0]
     seeds = topic.seed_sets[0].urls
-    assert TGraphCache(offline).initial_state(lab_settings("s0", topic.brief, seeds, 30), seeds) == {}
-    assert TGraphCache(offline).initial_state(lab_settings("s2-treasure", topic.brief, seeds, 30), ()) == {}
+    assert tgraph_cache(offline).initial_state(lab_settings("s0", topic.brief, seeds, 30), seeds) == {}
+    assert tgraph_cache(offline).initial_state(lab_settings("s2-treasure", topic.brief, seeds, 30), ()) == {}
 
 
 def run_named(strategy: str, seed_set: str) -> RunResult:

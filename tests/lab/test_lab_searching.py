@@ -1,17 +1,23 @@
 """A search engine over an offline web, experiments that begin at its results, and S3's tables."""
 
+from collections import Counter
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from opilio.core.settings import FrontierSettings
+from opilio.engine.wiring.topic import build_topic, initial_topic_state
+from opilio.engine.wiring.topic_files import read_query_log
 from opilio.lab.experiments.declarations import Variant, load_experiment
+from opilio.lab.experiments.preparation import CrawlPreparation
 from opilio.lab.experiments.replay import lab_settings, replay_crawl
 from opilio.lab.experiments.runs import ExperimentJob, ExperimentRunner
 from opilio.lab.experiments.search_engine import OfflineSeedSource
 from opilio.lab.experiments.study import Study, StudyOptions, run_jobs
 from opilio.lab.reports.tables import diversity_table, search_comparison_table, time_table
+from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.web import write_synthetic_web
 from opilio.lab.webs.pages import ParsedPages
 from opilio.lab.webs.topics import TopicBrief
 from opilio.lab.webs.web import WarcWeb
@@ -31,6 +37,47 @@ def test_search_finds_pages_of_the_topic_first(arena: ExperimentRunner) -> None:
 
 def test_search_finds_nothing_for_unused_words(arena: ExperimentRunner) -> None:
     assert arena.search.search(TopicBrief(name="xyzzy plugh"), 10) == []
+
+
+def test_search_may_know_a_share_of_the_web_s3_34(arena: ExperimentRunner) -> None:
+    brief = next(iter(arena.topics.values())).brief
+    everything = arena.search.search(brief, 500)
+    known = arena.search.search(brief, 500, coverage=0.5)
+    assert 0.3 < len(known) / len(everything) < 0.7
+    assert known == [url for url in everything if url in set(known)]
+
+
+def test_search_knows_genres_by_their_hosts_s3_36(tmp_path: Path, lab_cache: Path) -> None:
+    shape = WebShape(pages=120, hosts=12, topics=1, about=("jaguar",), genres=0.5, traps=(), seed_sets=1)
+    genres = ExperimentRunner.open(write_synthetic_web(shape, tmp_path / "genres"), lab_cache, processes=1)
+    brief = genres.topics["jaguar"].brief
+    news = genres.search.search(brief, 500, "news")
+    assert news and all(url.startswith("http://news.") for url in news)
+    assert genres.search.seeds(brief, "search-news-3") == news[:3]
+    mixed = genres.search.seeds(brief, "search-genres-9")
+    kinds = Counter(url.partition("://")[2].partition(".")[0] for url in mixed)
+    assert len(mixed) == 9 and kinds["forum"] >= 3 and kinds["news"] >= 3
+
+
+def test_logged_queries_are_words_of_titles_with_noise_s4_24(arena: ExperimentRunner) -> None:
+    brief = next(iter(arena.topics.values())).brief
+    queries = arena.search.logged_queries(brief, 200)
+    assert queries == arena.search.logged_queries(brief, 200)
+    words = Counter(word for query in queries for word in query.split())
+    own = set(" ".join((brief.name, *brief.keywords)).split())
+    assert 0 < sum(words[word] for word in own) < 0.3 * words.total()
+    assert all(len(query.split()) <= 4 for query in queries)
+
+
+def test_table_follows_the_log_of_the_search_engine_s4_24(arena: ExperimentRunner) -> None:
+    brief = next(iter(arena.topics.values())).brief
+    prepared = CrawlPreparation(arena.offline, arena.search)
+    tree = prepared.settings(Variant(name="s4-dynamic", queries=20), brief, 150)
+    settings = lab_settings("s4-dynamic", brief, (), 10, tree)
+    assert initial_topic_state(settings, build_topic(settings))
+    assert 55 <= len(read_query_log(Path(tree["expansion"]["log"]))) <= 60
+    table = prepared.settings(Variant(name="s0", table_pages=20), brief, 150)["topic"]["keywords"]
+    assert len(table) > 50
 
 
 def test_search_does_not_need_labels(arena: ExperimentRunner, small_folder: Path, lab_cache: Path) -> None:

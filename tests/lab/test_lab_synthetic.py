@@ -8,15 +8,21 @@ import numpy as np
 import pytest
 
 from opilio.core.errors import OfflineWebError
+from opilio.core.records import FetchResult
 from opilio.core.urls import canonicalize_url
 from opilio.lab.synthetic.html import trap_links
-from opilio.lab.synthetic.plan import ARTICLE, REDIRECT, make_plan
+from opilio.lab.synthetic.plan import ARTICLE, REDIRECT
+from opilio.lab.synthetic.planning import make_plan
 from opilio.lab.synthetic.shape import WebShape
-from opilio.lab.synthetic.web import SyntheticWeb, write_synthetic_web
+from opilio.lab.synthetic.web import SyntheticWeb, topic_tables, write_synthetic_web
 from opilio.lab.webs.labels import load_labels
 from opilio.lab.webs.link_graph import WebLinkGraph
 from opilio.lab.webs.topics import load_topics
 from opilio.lab.webs.web import WarcWeb
+from opilio.parse.html import HtmlParser
+from opilio.text.reading import PageReader
+from opilio.text.vocabulary import Vocabulary
+from opilio.topic.genre import GenreDetector, default_genres
 
 SMALL = WebShape(
     pages=150, hosts=6, topics=2, trap_pages=8, seed_sets=2, mirrors=0.05, near_mirrors=0.05, redirects=0.05
@@ -123,7 +129,64 @@ def test_ambiguous_word_stands_on_pages_of_both_senses() -> None:
     assert sum(b"crane" in t.body for t in texts if t) >= 6
 
 
-WRONG = [{"topics": 99}, {"hosts": 1}, {"pages": 5}, {"traps": ("maze",)}, {"tunnels": 9}, {"hosts": 5000}]
+GENRES = WebShape(pages=300, hosts=20, topics=1, about=("jaguar",), genres=0.5, traps=(), seed_sets=1)
+
+
+def test_newspapers_forums_and_blogs_have_their_own_pages_and_link_to_their_kind_s3_39() -> None:
+    web, plan = SyntheticWeb(GENRES), make_plan(GENRES)
+    genres = [plan.genre(n) for n in range(len(plan.pages))]
+    assert {genre: genres.count(genre) > 10 for genre in ("news", "discussions", "blogs")} == dict.fromkeys(
+        ("news", "discussions", "blogs"), True
+    )
+    detector = GenreDetector(default_genres(), Vocabulary().terms)
+    read = PageReader(Vocabulary()).read
+    right = kin = total = links = 0
+    for number, genre in enumerate(genres):
+        if genre:
+            answer = web.find(plan.url(number))
+            assert answer is not None
+            page = HtmlParser().parse(
+                FetchResult(url=plan.url(number), status=200, headers=answer.headers, body=answer.body)
+            )
+            right, total = right + (detector.detect(read(page)) == genre), total + 1
+            kin += sum(genres[target] == genre for target in plan.pages[number].links)
+            links += len(plan.pages[number].links)
+    assert right / total > 0.9
+    assert kin / links > 2 * genres.count("news") / len(genres)
+    assert [t.get("genres") for t in topic_tables(plan)] == [None, ["news"], ["discussions"], ["blogs"]]
+    assert plan.label(genres.index("news")).endswith(".news")
+
+
+def test_copied_host_repeats_its_pages_and_links_within_itself_s0_09() -> None:
+    shape = WebShape(pages=150, hosts=6, topics=2, traps=(), mirror_hosts=1)
+    web, plan = SyntheticWeb(shape), make_plan(shape)
+    copies = [n for n, p in enumerate(plan.pages) if p.kind == "site-copy"]
+    assert len(copies) > 10
+    for number in copies[:5]:
+        copy, original = (web.find(plan.url(n)) for n in (number, plan.pages[number].original))
+        assert copy and original
+        texts = [
+            HtmlParser().parse(FetchResult(url="http://a.example/", status=200, body=a.body)).flow
+            for a in (copy, original)
+        ]
+        assert texts[0] == texts[1]
+    hosts = [plan.pages[target].host for number in copies for target in plan.pages[number].links]
+    assert hosts.count(len(plan.hosts) - 1) > 0
+    sources = {plan.pages[plan.pages[n].original].host for n in copies}
+    assert sources.isdisjoint(hosts)
+
+
+WRONG = [
+    {"about": ("nothing",)},
+    {"about": ("jaguar",)},
+    {"mirror_hosts": 99},
+    {"topics": 99},
+    {"hosts": 1},
+    {"pages": 5},
+    {"traps": ("maze",)},
+    {"tunnels": 9},
+    {"hosts": 5000},
+]
 
 
 @pytest.mark.parametrize("wrong", [*WRONG, {"links": (22, 4)}])

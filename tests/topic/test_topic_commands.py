@@ -1,5 +1,6 @@
 """`opilio topic build`, `show` and `suggest`, and what they refuse."""
 
+import asyncio
 import json
 import re
 import tomllib
@@ -11,7 +12,10 @@ import tomli_w
 
 from checks.small_webs import BIRDS, TRAINS, SmallWeb, crawl, events, one_line, opilio, page, rows, served, settings_for
 from checks.wordnet_files import WordNetWriter
+from opilio.manage.backlink_crawl import crawl_example_texts
+from opilio.manage.topic_builder import build_table_from_pages
 from opilio.topic.setup import resolve_settings
+from opilio.topic.topic import make_topic
 
 WRENS = [f"{BIRDS} Wrens feed on {food} in the hedge." for food in ("spiders", "insects", "larvae", "seeds")]
 
@@ -101,6 +105,36 @@ def test_built_topic_is_crawled_fetched_pages_and_all(place: Path) -> None:
     assert json.loads(done.stdout)["relevant"] == 2
 
 
+def test_pages_for_the_table_are_crawled_within_the_host_s0_13_s0_e11(place: Path) -> None:
+    """Sixty pages of an encyclopaedia give a table of 300 words; words of single pages stay out when asked."""
+
+    def entry(number: int) -> str:
+        return (
+            " ".join(f"term{spell(number + step)}" for step in range(12)) + f" {BIRDS}" + 5 * f" single{spell(number)}"
+        )
+
+    def spell(number: int) -> str:
+        return "".join("abcdefghij"[int(digit)] for digit in f"{number:03}")
+
+    web = {
+        f"http://a.example/{n}": page(entry(5 * n), [f"/{2 * n + 1}", f"/{2 * n + 2}", "http://b.example/"])
+        for n in range(70)
+    }
+    web["http://b.example/"] = page(TRAINS)
+    with served(SmallWeb(web)) as server:
+        more = settings_for(server, [])
+        quick = {name: more[name] for name in ("fetch", "politeness")}
+        texts = asyncio.run(crawl_example_texts(["http://a.example/0"], 60, quick))
+        done = opilio("topic", "build", "--crawl", "http://b.example/", "--proxy", server.proxy, cwd=place)
+    assert "1 page fetched of 60" in done.stderr
+    assert len(texts) == 60
+    topic = make_topic("terms", {}, positive=texts)
+    common, every = (build_table_from_pages(topic, 300, None, least)[0].weights for least in (2, 1))
+    assert len(every) == 300 and not any("train" in word for word in every)
+    assert {word.startswith("single") for word in common} == {False}
+    assert any(word.startswith("single") for word in every)
+
+
 def test_every_version_of_the_table_is_shown_with_what_it_added(place: Path) -> None:
     web = {f"http://a.example/{n}": page(f"{text} {text}", [f"/{n + 1}"]) for n, text in enumerate(WRENS)}
     with served(SmallWeb(web)) as server:
@@ -186,6 +220,7 @@ BAD = {
     "log that is not there": (["--query-log", "none.txt"], "none.txt: can't be read"),
     "log in another encoding": (["--query-log", "latin.txt"], "is not UTF-8 text (byte 3); save it as UTF-8"),
     "page that is not there": (["--file", "none.html"], "none.html': can't be read"),
+    "crawl from no URL": (["wrens", "--crawl", "a.example"], "--crawl 'a.example': not a valid http(s) URL"),
     "file that is there": (["wrens", "--out", "log.txt"], "already exists"),
     "language that is none": (
         ["wrens", "--language", "germna"],

@@ -7,7 +7,7 @@ import pytest
 from opilio.core.errors import TopicError
 from opilio.engine.wiring.settings import complete_settings
 from opilio.engine.wiring.topic import build_query_log_reader
-from opilio.engine.wiring.topic_files import LoggedQuery, read_query_log, simulate_queries, split_intervals
+from opilio.engine.wiring.topic_files import LoggedQuery, read_query_log, split_intervals
 from opilio.manage.topic_builder import QueryLogInput, keywords_from_log
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.query_log import QueryLogSmoothing
@@ -151,15 +151,6 @@ def test_old_queries_fade_without_new_ones_s4_07_s4_e8(silent: int, left: float 
 def test_log_without_a_keyword_is_refused() -> None:
     with pytest.raises(TopicError, match="no word reaches"):
         keywords_from_log(QueryLogInput([LoggedQuery("wrens")]), QueryLogSmoothing(threshold=5.0), Vocabulary())
-
-
-def test_simulated_queries_are_the_same_each_time_and_mostly_the_first_words() -> None:
-    words = ["wren", "nest", "song", "hedge"]
-    asked = simulate_queries(words, range(200))
-    assert asked[50:60] == simulate_queries(words, range(50, 60))
-    said = " ".join(asked).split()
-    assert said.count("wren") > said.count("hedge") > 0
-    assert simulate_queries([], range(3)) == []
 
 
 def test_log_that_was_begun_anew_is_read_from_its_beginning_s4_05(tmp_path: Path) -> None:

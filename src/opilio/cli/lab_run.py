@@ -19,7 +19,7 @@ from opilio.lab.experiments.declarations import Plot, load_experiment, select_va
 from opilio.lab.experiments.results import RunResult, write_results
 from opilio.lab.experiments.resume import RunCheckpoint
 from opilio.lab.experiments.runs import ExperimentJob
-from opilio.lab.experiments.study import Study, StudyOptions, run_errors, run_jobs
+from opilio.lab.experiments.study import Study, StudyOptions, declared_web, run_errors, run_jobs
 from opilio.lab.reports.comparison import MEASURES, summarize_strategies
 from opilio.lab.reports.plots import draw_plots
 from opilio.lab.reports.report import ReportInput, find_section, write_report
@@ -64,14 +64,15 @@ def run_experiment(options: ExperimentOptions) -> None:
     for section in declared.sections:
         find_section(section)
     manuals, missing = open_manual_webs(declared.manuals)
-    if not options.webs and not manuals:
+    webs = options.webs or ([declared_web(declared)] if declared.shape else [])
+    if not webs and not manuals:
         raise UsageError(
             f"no web: {missing[0]}; install it or give a web with --web"
             if missing
             else NO_WEB.replace("EXPERIMENT", declared.name)
         )
     choice = StudyOptions(
-        webs=(*options.webs, *manuals),
+        webs=(*webs, *manuals),
         topics=tuple(options.topics),
         variants=select_variants(declared, options.strategies),
         pages=options.pages,

@@ -31,6 +31,11 @@ def build_topic(
     url: Annotated[
         list[str] | None, typer.Option(metavar="URL", help="A page on the topic; it is fetched now.")
     ] = None,
+    crawl: Annotated[
+        list[str] | None, typer.Option(metavar="URL", help="Crawl this host from here; its pages are on the topic.")
+    ] = None,
+    pages: Annotated[int, typer.Option(min=1, help="Pages to fetch with --crawl.")] = 60,
+    min_documents: Annotated[int, typer.Option(min=1, help="Example pages that must have a word of the table.")] = 2,
     query_log: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A query log: one query per line, or CSV.")
     ] = None,
@@ -78,9 +83,9 @@ def build_topic(
     log = QueryLogInput(read_query_log(query_log) if query_log else [], hours)
     phrases = tuple(phrase or ())
     network = {"proxy": proxy, "allow_private": allow_private}
-    examples = asyncio.run(
-        _read_example_texts([*map(str, (file or []) + (positive or [])), *(url or [])], "example", network)
-    )
+    places = [*map(str, (file or []) + (positive or [])), *(url or [])]
+    examples = asyncio.run(_read_example_texts(places, "example", network))
+    examples += asyncio.run(_crawl_examples(crawl, pages, network)) if crawl else ()
     others = asyncio.run(_read_example_texts([*map(str, negative or [])], "--negative", network))
     language = _choose_language(
         language, [sentence] if sentence else [*words, *(q.text for q in log.queries)] or [*examples]
@@ -90,11 +95,12 @@ def build_topic(
         words = {**keywords_from_log(log, smoothing, Vocabulary(language, phrases=phrases)), **words}
     if not (sentence or words or examples or dewey):
         raise TopicError(
-            'no topic: give a sentence, --keyword, --file, --url, --dewey or --query-log; see "opilio topic build -h"'
+            "no topic: give a sentence, --keyword, --file, --url, --crawl, --dewey or --query-log; "
+            'see "opilio topic build -h"'
         )
     topic = make_topic(sentence, words, phrases=phrases, positive=examples, negative=others, language=language)
     topic = add_dewey_classes(topic, Settings(topic=TopicSettings(dewey=dewey or [])))
-    table, report = build_table_from_pages(topic, size, _find_wordnet(wordnet))
+    table, report = build_table_from_pages(topic, size, _find_wordnet(wordnet), min_documents)
     if not topic.name:
         topic = msgspec.structs.replace(topic, name=" ".join(k.label for k in table.keywords[:WORDS_IN_DEFAULT_NAME]))
     labelled = [example_path(p) for p in positive or []], [example_path(p) for p in negative or []]
@@ -185,6 +191,15 @@ def _keywords(given: list[str]) -> dict[str, float]:
         except ValueError as error:
             raise UsageError(f"--keyword {text}: the weight must be a number, for example wren=0.8") from error
     return words
+
+
+async def _crawl_examples(urls: list[str], pages: int, network: dict[str, object]) -> tuple[str, ...]:
+    from opilio.core.files import pluralize
+    from opilio.manage.backlink_crawl import crawl_example_texts
+
+    found = await crawl_example_texts(urls, pages, {"fetch": network})
+    print_message(f"{pluralize(len(found), 'page')} fetched" + (f" of {pages}" if len(found) < pages else ""))
+    return found
 
 
 async def _read_example_texts(places: list[str], option: str, network: dict[str, object]) -> tuple[str, ...]:

@@ -1,12 +1,17 @@
-"""Back-crawling (S2-F7): pages that link to the targets, found by asking search engines, fetched into a collection.
+"""Small crawls that prepare a larger one.
 
+Back-crawling (S2-F7): pages that link to the targets, found by asking search engines, fetched into a collection.
 Engines are asked for `link:ADDRESS` level by level; what they name is fetched by the ordinary crawl, so robots.txt,
 pauses and limits hold, and only pages that really link are asked about next. The graph is then built from that
 collection like from any other: run again, what was fetched is not fetched twice.
+
+Pages for a topic table (S0-13): a part of a site, such as an encyclopaedia, is crawled breadth-first.
 """
 
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 import numpy as np
@@ -14,19 +19,59 @@ import numpy as np
 from opilio.core.errors import UsageError
 from opilio.core.records import url_key
 from opilio.core.settings import Settings, Tree
+from opilio.core.settings_input import merge_trees
 from opilio.core.urls import canonicalize_url
 from opilio.engine.link_columns import unpack
 from opilio.engine.wiring.seeding import find_configured_seeds
 from opilio.engine.wiring.session import CrawlSession, create_crawl, resume_crawl
+from opilio.engine.wiring.settings import complete_settings
+from opilio.manage.pages import PageTable
 from opilio.methods.treasure.build import GraphLimits
 from opilio.seeds.finder import SeedProblem, SeedRequest
 from opilio.store.answers import count_answers, links_of
 from opilio.store.collection import collection_exists, open_readonly
+from opilio.store.page_selection import PageFilter
 from opilio.store.pages import has_page
+from opilio.topic.setup import resolve_settings
 
 BACKLINK_QUERY = "link:{url}"
 MAX_QUERIED_PAGES = 20  # pages of one level that engines are asked about: their budgets are small
 ProgressCallback = Callable[[str], None]
+
+
+async def crawl_example_texts(urls: Sequence[str], pages: int, more: Tree) -> tuple[str, ...]:
+    """Title and main text of up to this number of pages, breadth-first from URLs, within their hosts (S0-13).
+
+    `more` are further settings of the crawl, such as a proxy.
+    """
+    seeds = [check_seed(url) for url in urls]
+    tree: Tree = {
+        "strategy": "breadth",
+        "topic": {"name": "topic"},
+        "seeds": {"urls": seeds},
+        "scope": {"allow": [f"={urlsplit(url).hostname}" for url in seeds]},
+        "stop": {"pages": pages},
+        "engine": {"workers": 0},
+    }
+    tree = merge_trees(tree, more)
+    with tempfile.TemporaryDirectory(prefix="opilio-topic-") as name:
+        folder = Path(name) / "pages"
+        async with create_crawl(folder, complete_settings(resolve_settings(tree, "--crawl"))) as session:
+            await session.engine.run()
+        found = tuple(f"{page.title}\n{page.text}" for page in PageTable(folder, PageFilter()))
+    if not found:
+        raise UsageError(f"--crawl {urls[0]}: no page could be fetched; open it in a browser to see why")
+    return found
+
+
+def check_seed(url: str) -> str:
+    """The canonical form of a URL that the user gave with `--crawl`."""
+    found = canonicalize_url(url) if "://" in url else None
+    if found is None:
+        raise UsageError(
+            f"--crawl '{url}': not a valid http(s) URL; include the scheme, for example https://example.org/"
+        )
+    return found
 
 
 async def crawl_backlinks(

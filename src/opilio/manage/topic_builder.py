@@ -32,7 +32,7 @@ from opilio.topic.page_terms import PageTerms
 from opilio.topic.query_log import QueryLogSmoothing, QueryLogWeights, stem_query
 from opilio.topic.setup import background_idf
 from opilio.topic.topic import SourceWeights, Topic, build_topic_table, is_valid_text, make_stemmer, make_topic
-from opilio.topic.weights import WeightTable
+from opilio.topic.weights import NoiseFilter, TfIdf, WeightTable
 from opilio.topic.wordnet import Suggestion, WordNet
 
 MIN_EXAMPLES = 3
@@ -81,12 +81,14 @@ def keywords_from_log(logged: QueryLogInput, log: QueryLogSmoothing, vocabulary:
     return {vocabulary.surface_of(term_id(stem)) or stem: weight for stem, weight in found.weights.items()}
 
 
-def build_table_from_pages(topic: Topic, size: int, wordnet: WordNet | None = None) -> tuple[WeightTable, TopicReport]:
-    """The table of a topic and how good it is."""
+def build_table_from_pages(
+    topic: Topic, size: int, wordnet: WordNet | None = None, min_documents: int = 2
+) -> tuple[WeightTable, TopicReport]:
+    """The table of a topic and how good it is. `min_documents`: example pages that must have a word (S0-E11)."""
     vocabulary = Vocabulary(topic.language, phrases=topic.phrases)
     for text in (topic.name, topic.description, *topic.keywords):
         vocabulary.add_acronyms(text)
-    mixture = SourceWeights(size=size)
+    mixture = SourceWeights(size=size, weighing=TfIdf(noise=NoiseFilter(min_documents=min_documents)))
     table = build_topic_table(topic, vocabulary, background_idf, mixture)
     positive, negative = _texts(topic.positive), _texts(topic.negative)
     judges = [_judge(_leave_one_out(topic, at), vocabulary, mixture) for at in range(len(positive))]

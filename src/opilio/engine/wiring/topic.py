@@ -10,8 +10,7 @@ import msgspec
 from opilio.core.errors import TopicError
 from opilio.core.registry import TOPIC_EXTENSIONS, build_component, load_plugin, plugin_names
 from opilio.core.settings import Settings
-from opilio.engine.wiring.topic_files import SIMULATED, SIMULATED_QUERIES_PER_INTERVAL, read_query_log, simulate_queries
-from opilio.text.tokens import tokenize
+from opilio.engine.wiring.topic_files import read_query_log
 from opilio.text.vocabulary import Vocabulary, term_id
 from opilio.topic.evolving import EvolvingTopic, QueryLogReader
 from opilio.topic.expansion import ExpansionStart, QueryLogExpansion
@@ -80,7 +79,7 @@ def check_topic_settings(settings: Settings, topic: Topic) -> None:
     build_component("order", settings.order)
     if settings.senses["kind"] != "any" and not any(map(vocabulary.terms, topic.contexts)):
         raise TopicError(f"senses.kind = '{settings.senses['kind']}' needs topic.contexts: words of senses not meant")
-    if settings.expansion.get("log", SIMULATED) not in ("", SIMULATED):
+    if settings.expansion.get("log"):
         read_query_log(Path(settings.expansion["log"]))
 
 
@@ -89,18 +88,13 @@ def build_query_log_reader(settings: Settings, vocabulary: Vocabulary) -> QueryL
     if not settings.expansion.get("log"):
         return None
     name, step = str(settings.expansion["log"]), int(settings.expansion["per_interval"])
-    topic = settings.topic
-    own = [*dict.fromkeys(tokenize(f"{topic.name} {' '.join(topic.keywords)} {topic.description}"))]
     stem_word, phrases = make_stemmer(vocabulary), settings.topic.phrases
 
     def read_on(position: int) -> tuple[list[list[str]], int, dict[str, str]]:
-        if name == SIMULATED:
-            texts = simulate_queries(own, range(position, position + (step or SIMULATED_QUERIES_PER_INTERVAL)))
-        else:
-            log = _read_queries(Path(name), first=not position)
-            # A log that became shorter was replaced: read it from its start.
-            position = position if log is None or position <= len(log) else 0
-            texts = (log or [])[position : position + step if step else None]
+        log = _read_queries(Path(name), first=not position)
+        # A log that became shorter was replaced: read it from its start.
+        position = position if log is None or position <= len(log) else 0
+        texts = (log or [])[position : position + step if step else None]
         queries = [stem_query(text, stem_word, phrases) for text in texts]
         shown = {stem: vocabulary.surface_of(term_id(stem)) or stem for query in queries for stem in query}
         return queries, position + len(texts), shown

@@ -6,8 +6,7 @@ Only reads; what queries mean for a table is decided in `topic.querylog`.
 """
 
 import csv
-import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from io import StringIO
@@ -86,8 +85,6 @@ QUERY_COLUMNS = ("query", "q", "keywords", "text")
 TIME_COLUMNS = ("time", "timestamp", "date", "at", "querytime")
 SEPARATORS = (",", ";", "\t")
 _QUERY_COLUMN_SET = frozenset(QUERY_COLUMNS)
-SIMULATED = "simulated"  # in the place of a file: people who ask with the topic's own words, for the lab
-SIMULATED_QUERIES_PER_INTERVAL = 20
 MAX_EMPTY_INTERVALS = 64  # empty intervals in a row after which nothing asked before is left: memory is at most a half
 
 
@@ -129,18 +126,6 @@ def _read_text(path: Path) -> str:
 
 def _parse_header(line: str, separator: str) -> list[str]:
     return [name.strip().strip('"').lower() for name in line.split(separator)]
-
-
-def simulate_queries(words: Sequence[str], numbers: range) -> list[str]:
-    """Queries of two or three of the words, the first words most often; the same number is always the same query."""
-    if not words:
-        return []
-    weights = [1.0 / place for place in range(1, len(words) + 1)]
-    asked = []
-    for number in numbers:
-        rng = random.Random(f"{words[0]} {number}")
-        asked.append(" ".join(rng.choices(words, weights, k=rng.choice((2, 2, 3)))))
-    return asked
 
 
 def split_intervals(queries: Iterable[LoggedQuery], length_s: float) -> list[list[str]]:

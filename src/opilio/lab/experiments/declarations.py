@@ -66,6 +66,10 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     graph: bool = True
     # Every verdict is the page's label: what is lost to this variant is lost by the judge, the rest by the ranker.
     perfect_judge: bool = False
+    # Queries of users per interval of a table that follows a query log: words of titles, with noise (S4-24); 0: no log.
+    queries: Count = 0
+    # Build the topic's table of 300 words from this number of search results (S0-13); 0: from the topic's keywords.
+    table_pages: Count = 0
 
     @property
     def kind(self) -> str:
@@ -101,6 +105,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     checkpoints: tuple[Positive, ...] = ()  # defaults to the paper's
     # Mean latency of a response, on the virtual clock.
     latency_s: Annotated[float, Meta(ge=0, le=MAX_DELAY_S)] = 0.0
+    # The share of the pages that the search engine of seed sets `search-N` knows.
+    coverage: Annotated[float, Meta(gt=0, le=1)] = 1.0
     window: Count = 0  # fetches per block, for the section "windows"
     # The seed set whose pages are the targets of T-Graphs; no crawl starts from it.
     targets: str = ""
@@ -112,6 +118,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     sections: tuple[str, ...] = ("strategies", "pairs", "topics", "seeds", "self-judged", "parts")
     variant: tuple[Variant, ...] = ()  # empty: every strategy
     plot: tuple[Plot, ...] = ()
+    # The synthetic web that is used if the user gives no web (see `WebShape`); empty: a web must be given.
+    shape: dict[str, Any] = {}
     manuals: tuple[str, ...] = ()  # webs made from installed manuals, used in addition to the given ones
     budgets: dict[str, Positive] = {}  # web -> fetches per run, where it differs from `budget`
     # Results carry a digest of this declaration, and the report separates development and held-out topics.

@@ -184,6 +184,7 @@ def lab_settings(
             "description": brief.description,
             "keywords": list(brief.keywords),
             "contexts": list(brief.contexts),
+            "genres": list(brief.genres),
         },
         "seeds": {"urls": list(seeds)},
         "politeness": {"delay_s": NO_DELAY_S, "robots": False},

@@ -2,17 +2,11 @@
 
 The crawl gets brief and seeds; the labels are read after it has ended. A run depends on nothing but its job: the
 process and the order of jobs change only its times.
-
-Also here: the back-links of a web, and the T-Graphs that rankers start with, built from them once for each set of
-targets (S2-27). On the live web a search service would give back-links; here the link graph is known. A crawl that
-starts with a T-Graph knows the back-links of a few relevant pages, as S2 and the context graph require: the report says
-so.
 """
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +14,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.core.errors import UsageError
-from opilio.core.page import Page
-from opilio.core.settings import Settings
 from opilio.core.settings_input import merge_trees
-from opilio.core.urls import canonicalize_url, host_of
+from opilio.core.urls import host_of
 from opilio.lab.evaluation import metrics
 from opilio.lab.evaluation.foresight import FORESIGHT_STEPS, foresight_order
 from opilio.lab.evaluation.oracle import oracle_order, random_order
 from opilio.lab.evaluation.referee import Referee
 from opilio.lab.experiments.declarations import BOUND_STRATEGIES, PEER_PREFIX, Variant
+from opilio.lab.experiments.preparation import CrawlPreparation
 from opilio.lab.experiments.replay import CrawlTrace, OfflineWeb, ReplayedFetch, lab_settings, replay_crawl
 from opilio.lab.experiments.results import LinkQuality, RunId, RunResult, SelfJudged, build_run_result
 from opilio.lab.experiments.search_engine import (
@@ -44,103 +36,8 @@ from opilio.lab.peers.adapter import crawl_by_peer
 from opilio.lab.server.http import LoggedFetch
 from opilio.lab.webs.labels import GroundTruthLabels, load_labels
 from opilio.lab.webs.pages import ParsedPages
-from opilio.lab.webs.readings import reading_version
 from opilio.lab.webs.topics import LabTopic, SeedSet, load_topics
 from opilio.lab.webs.web import LabProblem, WarcWeb
-from opilio.methods.treasure.build import GraphLimits, bottom_up, top_down
-from opilio.methods.treasure.graph import TGraph
-from opilio.methods.treasure.graph_builder import (
-    GraphBuilder,
-    build_graph_builder,
-    encode_graph_state,
-    graph_state_name,
-)
-
-
-class WebLinks:
-    """Pages of a web by URL, with the links between them in both directions."""
-
-    def __init__(self, web: WarcWeb, pages: ParsedPages) -> None:
-        self._web = web
-        self._pages = pages
-
-    def page(self, url: str) -> Page | None:
-        number = self._web.number_of(url)
-        return None if number is None else self._pages.page(number)
-
-    def parents_of(self, url: str) -> list[str]:
-        """The pages that link to a page."""
-        number = self._web.number_of(url)
-        return [] if number is None else [self._web.urls[p] for p in self._sources_of(number)]
-
-    def links_of(self, url: str) -> list[str]:
-        """The pages of the web that a page links to."""
-        number = self._web.number_of(url)
-        found = [] if number is None else self._pages.graph.out_links(number).tolist()
-        return [self._web.urls[n] for n in found if n < len(self._web)]
-
-    def _sources_of(self, number: int) -> list[int]:
-        order, starts, sources = self._reverse
-        return [int(source) for source in sources[order[starts[number] : starts[number + 1]]]]
-
-    @cached_property
-    def _reverse(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        graph = self._pages.graph
-        order = np.argsort(graph.targets, kind="stable")
-        starts = np.searchsorted(graph.targets[order], np.arange(graph.nodes + 1))
-        return order, starts, np.repeat(np.arange(graph.pages), np.diff(graph.starts))
-
-
-def resolve_targets(targets: Sequence[str], links: WebLinks) -> tuple[list[str], list[str]]:
-    """Targets as canonical URLs, and those that are not in the web. UsageError if none is."""
-    found, missing = [], []
-    for target in targets:
-        url = canonicalize_url(target) if "://" in target else None
-        if url is not None and links.page(url) is not None:
-            found.append(url)
-        else:
-            missing.append(target)
-    if not found:
-        raise UsageError(f"--target {missing[0]}: not in this web; give the URL of one of its pages")
-    return list(dict.fromkeys(found)), missing
-
-
-def build_tgraph(
-    links: WebLinks, maker: GraphBuilder, targets: Sequence[str], bounds: GraphLimits, portals: Sequence[str] = ()
-) -> TGraph:
-    """Bottom-up from the targets, or top-down if portals are given."""
-    worth = maker.similarity_to(targets)
-    if portals:
-        layers = top_down(portals, targets, links.links_of, bounds, worth)
-    else:
-        layers = bottom_up(targets, links.parents_of, bounds, worth)
-    return maker.build(layers, bounds)
-
-
-class TGraphCache:
-    """Builds first states; equal targets with equal settings are built once."""
-
-    def __init__(self, offline: OfflineWeb) -> None:
-        self._offline = offline
-        self._known: dict[tuple[object, ...], bytes] = {}
-
-    def initial_state(self, settings: Settings, targets: Sequence[str]) -> Mapping[str, bytes]:
-        """The first state of a ranker that needs a graph; empty for others, and without targets."""
-        learner = graph_state_name(settings)
-        if not targets or not learner or settings.rank.get("graph"):
-            return {}
-        key = (tuple(targets), reading_version(settings))
-        if key not in self._known:
-            read = self._offline.readings(settings).reader
-            maker = build_graph_builder(settings, self._links.page, read)
-            wanted, _ = resolve_targets(targets, self._links)
-            self._known[key] = encode_graph_state(build_tgraph(self._links, maker, wanted, GraphLimits()))
-        return {learner: self._known[key]}
-
-    @cached_property
-    def _links(self) -> WebLinks:
-        return WebLinks(self._offline.web, self._offline.pages)
-
 
 SELF_JUDGED_CURVE_POINTS = 200  # points of the self-judged curve
 
@@ -160,6 +57,7 @@ class ExperimentJob(msgspec.Struct, frozen=True, kw_only=True):
     overrides: dict[str, Any] = {}  # settings that override every variant
     latency_s: float = 0.0
     targets: str = ""  # the seed set whose pages are the targets of a T-Graph
+    coverage: float = 1.0  # the share of the pages that the search engine knows
 
 
 class ExperimentRunner:
@@ -178,7 +76,7 @@ class ExperimentRunner:
         self.topic_problems = list(problems)
         self.referee = Referee(offline.web, offline.pages, labels)
         self.search = OfflineSearchEngine(offline)
-        self._tgraph_cache = TGraphCache(offline)
+        self._preparation = CrawlPreparation(offline, self.search)
 
     @classmethod
     def open(cls, folder: Path, cache: Path | None = None, processes: int = 2) -> "ExperimentRunner":
@@ -189,7 +87,7 @@ class ExperimentRunner:
     def run(self, job: ExperimentJob) -> RunResult:
         """Crawl, then score."""
         topic = self.topics[job.topic]
-        seeds = self.seed_set(topic, job.seed_set)
+        seeds = self.seed_set(topic, job.seed_set, job.coverage)
         trace = self._crawl(job, topic, seeds)
         attempts = [LoggedFetch(f.url, f.status) for f in trace.fetches]
         score = self.referee.score(topic, seeds, attempts, job.budget)
@@ -205,23 +103,26 @@ class ExperimentRunner:
         self_judged = self._self_judged(topic, trace.fetches[: job.budget]) if own else None
         links = self._link_quality(topic, seeds, trace.fetches[: job.budget]) if own else None
         beyond = (
-            self._compare_with_search(topic, trace.fetches[: job.budget]) if search_result_count(job.seed_set) else None
+            self._compare_with_search(topic, trace.fetches[: job.budget], job.coverage)
+            if search_result_count(job.seed_set)
+            else None
         )
         run = build_run_result(name, score, trace.cpu_s, trace.wall_s, self_judged, links)
         return msgspec.structs.replace(
             run, virtual_s=trace.virtual_s, beyond=beyond, error=_summarize_errors(trace.errors)
         )
 
-    def seed_set(self, topic: LabTopic, name: str) -> SeedSet:
-        """A seed set by its name: one of the topic's, or the first results of a search."""
-        results = search_result_count(name)
-        if results:
-            return SeedSet(name=name, urls=tuple(self.search.search(topic.brief, results)))
+    def seed_set(self, topic: LabTopic, name: str, coverage: float = 1.0) -> SeedSet:
+        """A seed set by its name: one of the topic's, or the first results of a search over a share of the pages."""
+        if search_result_count(name):
+            return SeedSet(name=name, urls=tuple(self.search.seeds(topic.brief, name, coverage)))
         return next(s for s in topic.seed_sets if s.name == name)
 
-    def _compare_with_search(self, topic: LabTopic, fetches: Sequence[ReplayedFetch]) -> SearchComparison:
+    def _compare_with_search(
+        self, topic: LabTopic, fetches: Sequence[ReplayedFetch], coverage: float
+    ) -> SearchComparison:
         """The crawl compared with the engine's first results (S3-34)."""
-        results = self.search.search(topic.brief, COMPARED_RESULTS)
+        results = self.search.search(topic.brief, COMPARED_RESULTS, coverage=coverage)
         relevant = self.labels.relevant(topic)
         listed = {n for url in results if (n := self.offline.web.number_of(url)) is not None}
         got = [n for n, f in zip(self._numbers(fetches), fetches, strict=True) if n is not None and f.status == 200]
@@ -243,10 +144,11 @@ class ExperimentRunner:
             peer, faults = kind.removeprefix(PEER_PREFIX), self.offline.faults()
             return crawl_by_peer(peer, self.offline.web, topic.brief, seeds.urls, job.budget, faults)
         more = merge_trees(merge_trees(job.variant.set, job.overrides), {"engine": {"random_seed": job.random_seed}})
+        more = merge_trees(more, self._preparation.settings(job.variant, topic.brief, job.budget))
         settings = lab_settings(kind, topic.brief, seeds.urls, job.budget, more)
         targets = next((s.urls for s in topic.seed_sets if s.name == job.targets), ())
         sources = [OfflineSeedSource(name, self.search) for name in settings.seeds.engines]
-        begin = self._tgraph_cache.initial_state(settings, targets)
+        begin = self._preparation.tgraphs.initial_state(settings, targets)
         verdicts = self._relevant_urls(topic) if job.variant.perfect_judge else None
         return replay_crawl(self.offline, settings, job.latency_s, begin, sources, verdicts)
 

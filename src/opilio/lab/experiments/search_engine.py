@@ -1,12 +1,17 @@
 """A search engine for an offline web: S3's crawls start from it and are compared with it (S3-02, S3-34).
 
 Plain BM25 over the words of title and text; the query is the topic's brief. So an experiment can start at the first
-results, as the papers do at Google's, and measure what a crawl finds beyond them. It sees no label.
+results, as the papers do at Google's, and measure what a crawl finds beyond them. It sees no label. It can search news,
+discussions and blogs, which it knows by the names of their hosts, and it can leave out a share of the pages: no engine
+knows the whole web. It also makes the log of its users' queries (S4-24).
 """
 
+import random
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import islice, zip_longest
 
 import msgspec
 import numpy as np
@@ -15,21 +20,31 @@ from numpy.typing import NDArray
 from opilio.core.errors import ParseError
 from opilio.core.records import EngineAnswer, EngineHit, FetchResult
 from opilio.core.settings import Settings
+from opilio.core.urls import host_of
 from opilio.lab.experiments.replay import OfflineWeb, lab_settings
+from opilio.lab.synthetic.faults import hash_fraction
 from opilio.lab.webs.pages import CachedParser
 from opilio.lab.webs.topics import TopicBrief
 from opilio.parse.html import HtmlParser
+from opilio.text.tokens import tokenize
+from opilio.topic.genre import default_genres
 from opilio.topic.setup import build_vocabulary
 
-# The seed set `search-N` is the first N results.
-SEARCH_SEED_PREFIX = "search-"
+# The seed set `search-N` is the first N results; `search-news-N` those that are news; `search-genres-N` as many of the
+# web, of news and of discussions, in turns (S3-36).
+_SEARCH_SEEDS = re.compile(r"search-(?:([a-z]+)-)?(\d+)")
+MIXED_GENRES = ("", "news", "discussions")
 BM25_K1, BM25_B = 1.2, 0.75
 COMPARED_RESULTS = 500  # results that a crawl is compared with (S3-34)
+# Queries of a log: users of a topical engine search for titles of its first results; some search for anything else.
+LOGGED_TITLES = 300
+NOISE_SHARE = 0.3
+TYPING_ERROR_SHARE = 0.05
 
 
 _Numbers = NDArray[np.int64]
 _Amounts = NDArray[np.float64]
-_InvertedIndex = tuple[dict[int, tuple[_Numbers, _Amounts]], _Amounts, list[str]]
+_InvertedIndex = tuple[dict[int, tuple[_Numbers, _Amounts]], _Amounts, dict[str, str]]
 
 
 class SearchComparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,11 +63,20 @@ class OfflineSearchEngine:
     def __init__(self, offline: OfflineWeb) -> None:
         self._offline = offline
 
-    def search(self, brief: TopicBrief, limit: int) -> list[str]:
-        """The best pages for a brief, best first; ties by address."""
+    def seeds(self, brief: TopicBrief, name: str, coverage: float = 1.0) -> list[str]:
+        """The results that a seed set of this name stands for."""
+        genre, limit = _parse_search_seeds(name)
+        if genre != "genres":
+            return self.search(brief, limit, genre, coverage)
+        lists = [self.search(brief, limit, kind, coverage) for kind in MIXED_GENRES]
+        return list(dict.fromkeys(url for row in zip_longest(*lists) for url in row if url))[:limit]
+
+    def search(self, brief: TopicBrief, limit: int, genre: str = "", coverage: float = 1.0) -> list[str]:
+        """The best pages for a brief, best first; ties by address. `coverage`: the share of the pages that it knows."""
         vocabulary = build_vocabulary(self._settings)
         query = set(vocabulary.terms(" ".join((brief.name, brief.description, *brief.keywords))))
-        counts, lengths, urls = self._index
+        counts, lengths, titles = self._index
+        urls = list(titles)
         rated = np.zeros(len(urls))
         usual = lengths / max(1.0, float(lengths.mean()))
         for term in query:
@@ -62,7 +86,20 @@ class OfflineSearchEngine:
             rarity = np.log(1.0 + (len(urls) - len(pages) + 0.5) / (len(pages) + 0.5))
             rated[pages] += rarity * tf * (BM25_K1 + 1.0) / (tf + BM25_K1 * (1.0 - BM25_B + BM25_B * usual[pages]))
         order = sorted(np.flatnonzero(rated > 0).tolist(), key=lambda n: (-rated[n], urls[n]))
-        return [urls[n] for n in order[:limit]]
+        found = (urls[n] for n in order if coverage >= 1.0 or hash_fraction(urls[n], 0) < coverage)
+        if genre:
+            names = default_genres()[genre].url
+            found = (url for url in found if host_of(url).partition(".")[0] in names)
+        return list(islice(found, limit))
+
+    def logged_queries(self, brief: TopicBrief, count: int) -> list[str]:
+        """Queries of users who search for the topic, drawn from titles, with noise; the same for the same brief."""
+        titles, is_word = self._index[2], build_vocabulary(self._settings).terms
+        words = {url: [word for word in tokenize(title) if is_word(word)] for url, title in titles.items()}
+        wanted = [words[url] for url in self.search(brief, LOGGED_TITLES)]
+        others = list(words.values())
+        drawn = (draw_query(wanted, others, random.Random(f"{brief.name} {number}")) for number in range(count))
+        return [query for query in drawn if query]
 
     @property
     def _settings(self) -> Settings:
@@ -70,13 +107,13 @@ class OfflineSearchEngine:
 
     @cached_property
     def _index(self) -> _InvertedIndex:
-        """Term to (pages, counts); the pages' lengths and addresses."""
+        """Term to (pages, counts); the pages' lengths; their addresses and titles."""
         web, settings = self._offline.web, self._settings
         read = self._offline.readings(settings).reader(settings, build_vocabulary(settings))
         parser = CachedParser(web, self._offline.pages, HtmlParser())
         found: dict[int, list[tuple[int, int]]] = {}
         lengths: list[float] = []
-        urls: list[str] = []
+        titles: dict[str, str] = {}
         for number, url in enumerate(web.urls):
             answer = web.response(number)
             if answer.status != 200:
@@ -87,11 +124,11 @@ class OfflineSearchEngine:
                 continue
             terms = read(page).terms
             for term, count in Counter(terms).items():
-                found.setdefault(term, []).append((len(urls), count))
+                found.setdefault(term, []).append((len(titles), count))
             lengths.append(float(len(terms)))
-            urls.append(url)
+            titles[url] = page.title
         columns = {t: (np.array([p for p, _ in r]), np.array([float(n) for _, n in r])) for t, r in found.items()}
-        return columns, np.array(lengths), urls
+        return columns, np.array(lengths), titles
 
 
 class OfflineSeedSource:
@@ -122,11 +159,30 @@ def deeper_host_shares(listed: Mapping[str, int], hosts: Sequence[str]) -> list[
     return shares
 
 
+def draw_query(wanted: Sequence[list[str]], others: Sequence[list[str]], rng: random.Random) -> str:
+    """Two to four neighbouring words of a title; now and then a letter is missing."""
+    words = rng.choice(others if rng.random() < NOISE_SHARE or not wanted else wanted)
+    size = rng.randint(2, 4)
+    start = rng.randint(0, max(0, len(words) - size))
+    asked = words[start : start + size]
+    for place, word in enumerate(asked):
+        if rng.random() < TYPING_ERROR_SHARE:
+            lost = rng.randrange(len(word))
+            asked[place] = word[:lost] + word[lost + 1 :]
+    return " ".join(asked)
+
+
 def search_result_count(name: str) -> int:
     """The number of results in a seed set of this name; 0 for other seed sets.
 
-    >>> search_result_count("search-30"), search_result_count("on-topic-1")
-    (30, 0)
+    >>> search_result_count("search-30"), search_result_count("search-news-10"), search_result_count("on-topic-1")
+    (30, 10, 0)
     """
-    number = name.removeprefix(SEARCH_SEED_PREFIX)
-    return int(number) if name.startswith(SEARCH_SEED_PREFIX) and number.isdigit() else 0
+    return _parse_search_seeds(name)[1]
+
+
+def _parse_search_seeds(name: str) -> tuple[str, int]:
+    found = _SEARCH_SEEDS.fullmatch(name)
+    if found is None or found[1] not in (None, "genres", *default_genres()):
+        return "", 0
+    return found[1] or "", int(found[2])

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from opilio.core.errors import OfflineWebError, UsageError
+from opilio.core.errors import ConfigError, OfflineWebError, UsageError
 from opilio.core.settings import Tree
-from opilio.core.settings_input import merge_trees
+from opilio.core.settings_input import describe_validation_error, merge_trees
 from opilio.engine.wiring.topic import build_topic, initial_topic_state
 from opilio.engine.workers.pool import available_cpus
 from opilio.lab.benchmark.registration import registration_digest
@@ -21,6 +21,8 @@ from opilio.lab.experiments.results import RunResult
 from opilio.lab.experiments.runs import ExperimentJob, ExperimentRunner
 from opilio.lab.experiments.search_engine import search_result_count
 from opilio.lab.peers.adapter import check_peer
+from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.web import open_synthetic_web
 from opilio.lab.webs.topics import LabTopic, SeedSet, TopicBrief, select_topics
 from opilio.lab.webs.web import LabProblem
 
@@ -121,6 +123,7 @@ class Study:
                     latency_s=declared.latency_s,
                     overrides=self._overrides_for(topic.name),
                     targets=declared.targets if variant.graph else "",
+                    coverage=declared.coverage,
                 )
 
     def _overrides_for(self, topic: str) -> Tree:
@@ -142,7 +145,8 @@ class Study:
     def _seed_sets(self, runner: ExperimentRunner, topic: LabTopic) -> list[SeedSet]:
         """The first K sets of each kind that reach a relevant page."""
         most = self.options.seed_sets or self.experiment.seed_sets
-        searched = [runner.seed_set(topic, kind) for kind in self.experiment.seed_kinds if search_result_count(kind)]
+        kinds = [kind for kind in self.experiment.seed_kinds if search_result_count(kind)]
+        searched = [runner.seed_set(topic, kind, self.experiment.coverage) for kind in kinds]
         kept = [seeds for seeds in searched if self._reaches_relevant(runner, topic, seeds)]
         for kind, sets in self._seed_sets_by_kind(topic).items():
             useful = [s for s in sets if runner.referee.reachable(topic, s)]
@@ -231,6 +235,15 @@ def run_jobs(
 def run_job(job: ExperimentJob) -> RunResult:
     """Run a job in this process, which keeps its webs open."""
     return open_runner(Path(job.folder)).run(job)
+
+
+def declared_web(experiment: Experiment) -> Path:
+    """The folder of the synthetic web that an experiment declares, made if it is missing."""
+    try:
+        shape = msgspec.convert(experiment.shape, WebShape)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"experiment {experiment.name}: shape: {describe_validation_error(error)}") from error
+    return open_synthetic_web(shape, "synthetic")
 
 
 @lru_cache(maxsize=8)

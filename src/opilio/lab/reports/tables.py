@@ -248,6 +248,22 @@ def time_table(runs: Sequence[RunResult], seed: int = 0) -> str:
     )
 
 
+def saved_table(runs: Sequence[RunResult], reference: str) -> str:
+    """One row per variant: fetches, copies, time and CPU time, and what the reference saves of each (S0-09)."""
+    names = ("fetched", "duplicates", "relevant_found", "virtual_s", "cpu_s")
+    groups = group_by_strategy(runs)
+    means = {name: [float(np.mean(_values(mine, measure))) for measure in names] for name, mine in groups.items()}
+    rows = []
+    for name, found in means.items():
+        saved = [
+            f" ({1 - own / value:+.0%})" if value else "" for own, value in zip(means[reference], found, strict=True)
+        ]
+        notes = [""] * len(names) if name == reference else saved
+        rows.append([name, *(f"{value:,.1f}{note}" for value, note in zip(found, notes, strict=True))])
+    head = ["fetches", "byte-identical copies fetched", "relevant pages found", "time, s", "CPU, s"]
+    return markdown_table(["variant", *head], rows) + f"\n\nIn brackets: what `{reference}` saves."
+
+
 def diversity_table(runs: Sequence[RunResult], seed: int = 0) -> str:
     """One row per variant: precision, spread over hosts and directories, time (S3-36)."""
     rows = []

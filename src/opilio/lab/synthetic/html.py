@@ -9,6 +9,7 @@ import re
 from html import escape
 from urllib.parse import parse_qsl, urlencode
 
+from opilio.lab.synthetic.genres import dress_article
 from opilio.lab.synthetic.plan import HOME, HUB, NEAR_MIRROR, WebPlan
 from opilio.lab.synthetic.prose import ProseGenerator, load_word_lists, proper_name
 
@@ -29,6 +30,8 @@ class HtmlWriter:
         rng = self._rng(f"page {source}")
         author = self._prose_generator(planned.subject, rng)
         blocks = self._listing(number, author) if planned.kind in (HUB, HOME) else self._article(source, author, rng)
+        if genre := self._plan.genre(source):
+            blocks = dress_article(blocks, genre, author, self._rng(f"genre {source}"))
         if planned.kind == NEAR_MIRROR:
             blocks = _alter_paragraphs(blocks, self._rng(f"retouch {number}"))
         return self._render_document(planned.host, self.title(source), author.sentence(), blocks)

@@ -24,14 +24,26 @@ class Subject(msgspec.Struct, frozen=True):
     adjectives: tuple[str, ...] = ()
     ambiguous: str = ""
     other_sense: str = ""
+    replaces: str = ""  # a subject with the same content, left out of webs about this one
+    contexts: tuple[str, ...] = ()  # words of senses that are not meant, as a user would give them
 
 
 class WordLists(msgspec.Struct, frozen=True):
-    """All word lists: general words, the subjects that can be topics, and the other subjects."""
+    """All word lists: general words, the subjects that can be topics, and the other subjects.
+
+    `papers` are topics of the papers' experiments, used only where a shape names them.
+    """
 
     general: Subject
     subjects: tuple[Subject, ...]
     senses: tuple[Subject, ...]
+    papers: tuple[Subject, ...] = ()
+    paper_senses: tuple[Subject, ...] = ()
+
+    @property
+    def topics(self) -> dict[str, Subject]:
+        """Every subject that can be a topic, by its name."""
+        return {subject.name: subject for subject in (*self.subjects, *self.papers)}
 
 
 @lru_cache(maxsize=1)
@@ -39,8 +51,9 @@ def load_word_lists() -> WordLists:
     """The word lists that come with the package."""
     table = tomllib.loads((files("opilio.lab.synthetic") / "words.toml").read_text("utf-8"))
     general = msgspec.convert({"name": "general", **table["general"]}, Subject)
-    subjects, senses = (msgspec.convert(table[k], tuple[Subject, ...]) for k in ("subject", "sense"))
-    return WordLists(general, subjects, senses)
+    kinds = ("subject", "sense", "paper", "paper_sense")
+    subjects, senses, papers, paper_senses = (msgspec.convert(table[k], tuple[Subject, ...]) for k in kinds)
+    return WordLists(general, subjects, senses, papers, paper_senses)
 
 
 _TEMPLATES = (

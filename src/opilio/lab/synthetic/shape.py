@@ -24,6 +24,8 @@ class WebShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     pages: Positive = 3000  # articles; hubs, home pages, mirrors, redirects and traps come on top
     hosts: Positive = 40
     topics: Positive = 6
+    about: tuple[str, ...] = ()  # names of topics, instead of the first `topics` ones
+    genres: Share = 0.0  # of the hosts that are newspapers, forums and blogs, a third each
     topical_share: Share = 0.4  # of the articles, over all topics
     locality: Share = 0.75  # chance that a link of an article leads to its own subject
     host_focus: Share = 0.7  # chance that an article is about its host's own subject
@@ -36,6 +38,7 @@ class WebShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     navigation: Count = 6  # boiler-plate links on every page
     mirrors: Share = 0.02
     near_mirrors: Share = 0.02
+    mirror_hosts: Count = 0  # complete copies of hosts, whose links stay within the copy
     dead_links: Share = 0.04
     redirects: Share = 0.02
     uninformative: Share = 0.15  # anchors such as "read more"
@@ -48,6 +51,14 @@ class WebShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def __post_init__(self) -> None:
         most = len(load_word_lists().subjects)
+        known = load_word_lists().topics
+        for name in self.about:
+            if name not in known:
+                raise OfflineWebError(f"shape.about: no topic {name!r}; there are: {', '.join(known)}")
+        if self.about and self.topics != len(self.about):
+            raise OfflineWebError(
+                f"shape.topics: {self.topics}, but shape.about names {len(self.about)}; make them equal"
+            )
         if not 1 <= self.topics <= most:
             raise OfflineWebError(f"shape.topics: {self.topics} is not in 1..{most}")
         if self.hosts < 2 or self.pages < 10 * self.topics:
@@ -56,6 +67,8 @@ class WebShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise OfflineWebError(f"shape.hosts: {self.hosts} hosts need as many pages or more; there are {self.pages}")
         if self.links[0] > self.links[1]:
             raise OfflineWebError(f"shape.links: from {self.links[0]} to {self.links[1]} is not a range")
+        if self.mirror_hosts > self.hosts:
+            raise OfflineWebError(f"shape.mirror_hosts: {self.mirror_hosts} copies of {self.hosts} hosts; lower it")
         self._check_size()
         unknown = set(self.traps) - set(TRAPS)
         if unknown:

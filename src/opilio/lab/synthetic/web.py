@@ -7,19 +7,24 @@ SyntheticWeb(Shape()).find(url)                 # one answer; traps never end he
 import random
 from collections.abc import Iterator
 from functools import cached_property
+from importlib.resources import files
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
 import tomli_w
+import xxhash
 
 from opilio.core.records import FetchResult
 from opilio.core.urls import canonicalize_url
 from opilio.fetch.recorded import RecordedResponse
 from opilio.lab.synthetic.faults import HostFaults
+from opilio.lab.synthetic.genres import GENRES
 from opilio.lab.synthetic.html import HtmlWriter, trap_links
-from opilio.lab.synthetic.plan import ARTICLE, MIRROR, REDIRECT, TUNNEL, WebPlan, make_plan
+from opilio.lab.synthetic.plan import ARTICLE, MIRROR, REDIRECT, SITE_COPY, TUNNEL, WebPlan
+from opilio.lab.synthetic.planning import make_plan
 from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.webs.cache import default_cache_folder
 from opilio.lab.webs.link_graph import WebLinkGraph
 from opilio.store.warc import info_record, response_record
 
@@ -81,7 +86,11 @@ class SyntheticWeb:
         page = self.plan.pages[number]
         if page.kind == REDIRECT:
             return RecordedResponse(301, (("Location", self.plan.url(page.original)), *_HTML), b"")
-        return RecordedResponse(200, _HTML, self._writer.page(page.original if page.kind == MIRROR else number))
+        body = self._writer.page(page.original if page.kind in (MIRROR, SITE_COPY) else number)
+        if page.kind == SITE_COPY:
+            own, copied = (self.plan.hosts[self.plan.pages[n].host].name for n in (number, page.original))
+            body = body.replace(f'href="http://{copied}/'.encode(), f'href="http://{own}/'.encode())
+        return RecordedResponse(200, _HTML, body)
 
     def _robots(self, host: int) -> str:
         delay = self.plan.hosts[host].crawl_delay_s
@@ -135,10 +144,12 @@ def write_synthetic_web(shape: WebShape, folder: Path) -> Path:
 def topic_tables(plan: WebPlan) -> list[dict[str, object]]:
     """The topics of a synthetic web in the format of topics.toml, with the pages each seed set reaches."""
     graph = WebLinkGraph.from_rows([plan.targets(n) for n in range(len(plan.pages))])
-    return [_topic_table(plan, graph, subject) for subject in range(plan.shape.topics)]
+    kinds = ("", *GENRES) if plan.shape.genres else ("",)
+    return [_topic_table(plan, graph, subject, genre) for subject in range(plan.shape.topics) for genre in kinds]
 
 
-def _topic_table(plan: WebPlan, graph: WebLinkGraph, subject: int) -> dict[str, object]:
+def _topic_table(plan: WebPlan, graph: WebLinkGraph, subject: int, genre: str) -> dict[str, object]:
+    """A topic, or the part of it that one genre has."""
     rng = random.Random(f"seeds {plan.shape.seed} {subject}")
     words = plan.subjects[subject]
     inside = plan.articles(subject, community=0)
@@ -147,17 +158,34 @@ def _topic_table(plan: WebPlan, graph: WebLinkGraph, subject: int) -> dict[str, 
         for number, p in enumerate(plan.pages)
         if p.subject >= plan.shape.topics and p.kind in (ARTICLE, TUNNEL) and p.community == 0
     ]
-    relevant = plan.articles(subject)
+    relevant = [n for n in plan.articles(subject) if genre in ("", plan.genre(n))]
+    inside = [n for n in inside if genre in ("", plan.genre(n))]
     sets: list[dict[str, object]] = []
     for name, pool in (("on-topic", inside), ("generic", outside)):
         for number in range(1, plan.shape.seed_sets + 1):
             picks = rng.sample(pool, min(3, len(pool)))
             reaches = int((graph.depths(picks)[relevant] >= 0).sum())
             sets.append({"name": f"{name}-{number}", "reaches": reaches, "urls": [plan.url(p) for p in picks]})
-    return {
-        "name": words.name,
+    table: dict[str, object] = {
+        "name": f"{words.name} {genre}".strip(),
         "description": f"Everything about {words.name}: {', '.join(words.nouns[:6])} and {words.nouns[6]}",
         "keywords": [words.name, *words.nouns[:7]],
-        "relevant": [f"topic.{words.name}"],
+        "relevant": [f"topic.{words.name}" + (f".{genre}" if genre else "")],
         "seeds": sets,
     }
+    if words.contexts:
+        table["contexts"] = list(words.contexts)
+    return table | ({"genres": [genre]} if genre else {})
+
+
+def open_synthetic_web(shape: WebShape, name: str) -> Path:
+    """The folder of a synthetic web in the cache, written if it is missing."""
+    digest = xxhash.xxh3_64(msgspec.json.encode(shape))
+    for file in sorted(files("opilio.lab.synthetic").iterdir(), key=lambda file: file.name):
+        if file.is_file():
+            digest.update(file.read_bytes())
+    folder = default_cache_folder() / "synthetic" / digest.hexdigest() / name
+    # Written last.
+    if not (folder / "hosts.toml").is_file():
+        write_synthetic_web(shape, folder)
+    return folder

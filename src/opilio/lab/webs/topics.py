@@ -19,6 +19,7 @@ class TopicBrief(msgspec.Struct, frozen=True, kw_only=True):
     description: str = ""
     keywords: tuple[str, ...] = ()
     contexts: tuple[str, ...] = ()  # words of senses that are not meant (S3-09)
+    genres: tuple[str, ...] = ()  # the genres that are wanted (S3-23); empty: all
 
 
 class SeedSet(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +64,7 @@ class _TopicTable(msgspec.Struct, forbid_unknown_fields=True):
     description: str = ""
     keywords: tuple[str, ...] = ()
     contexts: tuple[str, ...] = ()
+    genres: tuple[str, ...] = ()
     seeds: tuple[_SeedTable, ...] = ()
 
 
@@ -116,5 +118,11 @@ def _build_topic(table: _TopicTable, problems: list[LabProblem]) -> LabTopic:
             problems.append(LabProblem("seed", f"{table.name}/{name}", "second seed set of this name; skipped"))
         elif usable:
             sets.append(SeedSet(name=name, urls=tuple(dict.fromkeys(usable)), reaches=seeds.reaches))
-    brief = TopicBrief(name=table.name, description=table.description, keywords=table.keywords, contexts=table.contexts)
+    brief = TopicBrief(
+        name=table.name,
+        description=table.description,
+        keywords=table.keywords,
+        contexts=table.contexts,
+        genres=table.genres,
+    )
     return LabTopic(brief=brief, relevant=table.relevant, seed_sets=tuple(sets))

@@ -1,0 +1,160 @@
+"""What a crawl of an experiment knows before it starts, beside brief and seeds.
+
+The T-Graphs that rankers start with are built from the back-links of a web, once for each set of targets (S2-27). On
+the live web a search service would give back-links; here the link graph is known. A crawl that starts with a T-Graph
+knows the back-links of a few relevant pages, as S2 and the context graph require: the report says so.
+
+Tables built from pages (S0-13) and query logs (S4-24) come from the search engine of the web, which sees no label.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from opilio.core.errors import UsageError
+from opilio.core.page import Page
+from opilio.core.settings import Settings, Tree
+from opilio.core.urls import canonicalize_url
+from opilio.lab.experiments.declarations import Variant
+from opilio.lab.experiments.replay import OfflineWeb
+from opilio.lab.experiments.search_engine import OfflineSearchEngine
+from opilio.lab.webs.cache import default_cache_folder, save_bytes
+from opilio.lab.webs.pages import ParsedPages
+from opilio.lab.webs.readings import reading_version
+from opilio.lab.webs.topics import TopicBrief
+from opilio.lab.webs.web import WarcWeb
+from opilio.manage.topic_builder import build_table_from_pages
+from opilio.methods.treasure.build import GraphLimits, bottom_up, top_down
+from opilio.methods.treasure.graph import TGraph
+from opilio.methods.treasure.graph_builder import (
+    GraphBuilder,
+    build_graph_builder,
+    encode_graph_state,
+    graph_state_name,
+)
+from opilio.topic.topic import make_topic
+
+LOG_INTERVAL = 100  # pages between two readings of a query log (S4-05)
+BUILT_TABLE_SIZE = 300  # words of a table from pages (S0-13)
+
+
+class CrawlPreparation:
+    """Prepares crawls of one web."""
+
+    def __init__(self, offline: OfflineWeb, search: OfflineSearchEngine) -> None:
+        self.links = WebLinks(offline.web, offline.pages)
+        self.tgraphs = TGraphCache(offline, self.links)
+        self._search = search
+        self._tables: dict[tuple[str, int], dict[str, float]] = {}
+
+    def settings(self, variant: Variant, brief: TopicBrief, budget: int) -> Tree:
+        """The settings that a variant gets from the search engine."""
+        tree: Tree = {}
+        if variant.queries:
+            tree["expansion"] = self._query_log(brief, variant.queries, budget)
+        if variant.table_pages:
+            words = self._table(brief, variant.table_pages)
+            tree["topic"] = {"keywords": words, "description": "", "table_size": BUILT_TABLE_SIZE}
+        return tree
+
+    def _query_log(self, brief: TopicBrief, per_interval: int, budget: int) -> Tree:
+        """The settings of a log of queries, long enough for the whole crawl (S4-24)."""
+        queries = self._search.logged_queries(brief, per_interval * (budget // LOG_INTERVAL + 2))
+        text = "\n".join(queries).encode()
+        log = default_cache_folder() / "query-logs" / f"{xxhash.xxh3_64_hexdigest(text)}.txt"
+        save_bytes(log, text)
+        return {"log": str(log), "interval": LOG_INTERVAL, "per_interval": per_interval}
+
+    def _table(self, brief: TopicBrief, pages: int) -> dict[str, float]:
+        """Words with weights from the first results for a topic, as S0 builds its table from an encyclopaedia."""
+        if (brief.name, pages) not in self._tables:
+            found = (self.links.page(url) for url in self._search.search(brief, pages))
+            texts = tuple(f"{page.title}\n{page.main_text}" for page in found if page is not None)
+            table, _ = build_table_from_pages(make_topic(brief.name, {}, positive=texts), BUILT_TABLE_SIZE)
+            self._tables[brief.name, pages] = {keyword.label: keyword.weight for keyword in table.keywords}
+        return self._tables[brief.name, pages]
+
+
+class WebLinks:
+    """Pages of a web by URL, with the links between them in both directions."""
+
+    def __init__(self, web: WarcWeb, pages: ParsedPages) -> None:
+        self._web = web
+        self._pages = pages
+
+    def page(self, url: str) -> Page | None:
+        number = self._web.number_of(url)
+        return None if number is None else self._pages.page(number)
+
+    def parents_of(self, url: str) -> list[str]:
+        """The pages that link to a page."""
+        number = self._web.number_of(url)
+        return [] if number is None else [self._web.urls[p] for p in self._sources_of(number)]
+
+    def links_of(self, url: str) -> list[str]:
+        """The pages of the web that a page links to."""
+        number = self._web.number_of(url)
+        found = [] if number is None else self._pages.graph.out_links(number).tolist()
+        return [self._web.urls[n] for n in found if n < len(self._web)]
+
+    def _sources_of(self, number: int) -> list[int]:
+        order, starts, sources = self._reverse
+        return [int(source) for source in sources[order[starts[number] : starts[number + 1]]]]
+
+    @cached_property
+    def _reverse(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        graph = self._pages.graph
+        order = np.argsort(graph.targets, kind="stable")
+        starts = np.searchsorted(graph.targets[order], np.arange(graph.nodes + 1))
+        return order, starts, np.repeat(np.arange(graph.pages), np.diff(graph.starts))
+
+
+def resolve_targets(targets: Sequence[str], links: WebLinks) -> tuple[list[str], list[str]]:
+    """Targets as canonical URLs, and those that are not in the web. UsageError if none is."""
+    found, missing = [], []
+    for target in targets:
+        url = canonicalize_url(target) if "://" in target else None
+        if url is not None and links.page(url) is not None:
+            found.append(url)
+        else:
+            missing.append(target)
+    if not found:
+        raise UsageError(f"--target {missing[0]}: not in this web; give the URL of one of its pages")
+    return list(dict.fromkeys(found)), missing
+
+
+def build_tgraph(
+    links: WebLinks, maker: GraphBuilder, targets: Sequence[str], bounds: GraphLimits, portals: Sequence[str] = ()
+) -> TGraph:
+    """Bottom-up from the targets, or top-down if portals are given."""
+    worth = maker.similarity_to(targets)
+    if portals:
+        layers = top_down(portals, targets, links.links_of, bounds, worth)
+    else:
+        layers = bottom_up(targets, links.parents_of, bounds, worth)
+    return maker.build(layers, bounds)
+
+
+class TGraphCache:
+    """Builds first states; equal targets with equal settings are built once."""
+
+    def __init__(self, offline: OfflineWeb, links: WebLinks) -> None:
+        self._offline = offline
+        self._links = links
+        self._known: dict[tuple[object, ...], bytes] = {}
+
+    def initial_state(self, settings: Settings, targets: Sequence[str]) -> Mapping[str, bytes]:
+        """The first state of a ranker that needs a graph; empty for others, and without targets."""
+        learner = graph_state_name(settings)
+        if not targets or not learner or settings.rank.get("graph"):
+            return {}
+        key = (tuple(targets), reading_version(settings))
+        if key not in self._known:
+            read = self._offline.readings(settings).reader
+            maker = build_graph_builder(settings, self._links.page, read)
+            wanted, _ = resolve_targets(targets, self._links)
+            self._known[key] = encode_graph_state(build_tgraph(self._links, maker, wanted, GraphLimits()))
+        return {learner: self._known[key]}
