@@ -52,6 +52,15 @@ def test_copy_shows_main_text_of_each_version(client: Client) -> None:
     assert "<img" not in shown
 
 
+def test_words_and_phrases_of_a_query_are_marked_in_the_copy(client: Client) -> None:
+    shown = client.get(f"/c/birds/copy?url={URL}&q=%22second+draft%22+finches+the", Accept="text/html").text
+    assert '<mark id="first-match">second draft</mark>' in shown
+    assert "<mark>finches</mark>" in shown
+    assert "2 matches of" in shown
+    assert "is not in the text" in client.get(f"/c/birds/copy?url={URL}&q=zebra", Accept="text/html").text
+    assert "<mark" not in client.get(f"/c/birds/copy?url={URL}&q=%22open", Accept="text/html").text
+
+
 def test_changes_between_versions_are_marked(client: Client) -> None:
     changes = client.get(f"/c/birds/copy.json?url={URL}&view=changes").data["changes"]
     kinds = {change["kind"]: change["text"] for change in changes if change["kind"] in ("added", "removed")}

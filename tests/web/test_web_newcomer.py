@@ -6,6 +6,8 @@ The clicks are those that docs/tutorials/browser.md lists, in the same order.
 import json
 import re
 from pathlib import Path
+from subprocess import Popen
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -17,6 +19,7 @@ from checks.page_server import Client, mixed_web, pages_of
 from checks.search_doubles import KEY, search_double
 from checks.small_webs import served
 from opilio.manage.verify import verify
+from opilio.web.pages import new_crawl, overview
 
 expect.set_options(timeout=WAIT_MS)
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorials" / "browser.md"
@@ -105,3 +108,23 @@ def _walk(client: Client, form: str, folder: Path) -> None:
     assert sum("wren" not in page["text"] for page in pages) <= 1
     assert verify(folder / "home" / "wrens-and-other-small-birds") == []
     assert newcomer.clicks == listed_clicks()
+
+
+@pytest.mark.slow
+def test_server_without_collections_offers_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Popen[bytes]] = []
+
+    def start(*arguments: Any) -> Popen[bytes]:
+        started.append(new_crawl.start_command(*arguments))
+        return started[0]
+
+    monkeypatch.setattr(overview, "start_command", start)
+    with pages_of([], tmp_path) as client:
+        assert "Try the demo" in client.get("/", Accept="text/html").text
+        try:
+            assert client.post("/demo", {}).data["name"] == "demo"
+            assert client.get("/c/demo").status == 200
+            assert client.post("/demo", {}).status == 400
+        finally:
+            started[0].terminate()
+            started[0].wait()

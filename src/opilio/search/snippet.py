@@ -3,9 +3,11 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from opilio.search.query import QueryTerm
+from opilio.core.errors import QueryError
+from opilio.search.query import FILTER_FIELDS, QueryTerm, parse_query, positive_terms
 from opilio.search.results import TextSegment
 from opilio.search.schema import index_terms
+from opilio.text.languages import is_stop_word
 from opilio.text.tokens import UNSPACED_SCRIPTS
 
 # Characters of a snippet, and of the text before the first match.
@@ -95,6 +97,20 @@ class Highlighter:
                 if edit_distance(term, similar, limit) <= limit:
                     return number
         return -1
+
+
+def query_highlighter(query: str, language: str) -> Highlighter | None:
+    """Finds the words of a query without stop words; None if there are none, or the query is invalid."""
+    try:
+        terms = positive_terms(parse_query(query))
+    except QueryError:
+        return None
+    wanted = [
+        term
+        for term in terms
+        if term.field not in FILTER_FIELDS.values() and not (term.kind == "word" and is_stop_word(term.text.lower()))
+    ]
+    return Highlighter(wanted, language) if wanted else None
 
 
 def highlight(

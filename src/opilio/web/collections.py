@@ -27,12 +27,12 @@ class ServedCollections:
             check_collection(folder)
             self.add(folder)
 
-    def add(self, folder: Path) -> str:
-        """Serve one more collection; returns its name."""
-        for name, known in self._folders.items():
+    def add(self, folder: Path, name: str = "") -> str:
+        """Serve one more collection; returns its name, by default that of the folder."""
+        for taken, known in self._folders.items():
             if known.resolve() == folder.resolve():
-                return name
-        base = slug(folder.resolve().name) or "collection"
+                return taken
+        base = slug(name or folder.resolve().name) or "collection"
         name, number = base, 2
         while name in self._folders:
             name, number = f"{base}-{number}", number + 1

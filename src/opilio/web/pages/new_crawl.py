@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,7 +35,7 @@ from opilio.web.params import NOTE_PARAM, Param
 from opilio.web.views import PageView
 
 LOG = "crawl.log"
-COMMAND = (sys.executable, "-m", "opilio", "crawl", "--quiet")
+COMMAND = (sys.executable, "-m", "opilio")
 LOG_TAIL_BYTES = 4_000
 STEPS = ("suggest", "check", "trial", "start")
 
@@ -49,18 +49,20 @@ async def create_and_launch(folder: Path, checked: CheckedSettings, found: Found
 def launch_crawl(folder: Path, limits: Mapping[str, float] | None = None) -> None:
     """Start the crawl of an existing collection. `limits` replace stored stop rules, for example pages: 2000."""
     more = [part for name, value in (limits or {}).items() for part in ("--set", f"stop.{name}={value:g}")]
+    start_command(["crawl", "--quiet", "--into", str(folder.resolve()), *more], folder / LOG)
+
+
+def start_command(words: Sequence[str], log_file: Path) -> "subprocess.Popen[bytes]":
+    """Start a command of Opilio that continues when the server ends; its output goes to a file."""
     try:
-        with (folder / LOG).open("ab") as log:
+        with log_file.open("ab") as log:
             process = subprocess.Popen(  # noqa: S603 our own command, no shell
-                [*COMMAND, "--into", str(folder.resolve()), *more],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
+                [*COMMAND, *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
     except OSError as error:
-        raise CollectionError(f"{folder}: cannot start a crawl: {error.strerror}") from error
+        raise CollectionError(f"{log_file.parent}: cannot start a crawl: {error.strerror}") from error
     threading.Thread(target=process.wait, daemon=True).start()  # reaps it when it has ended
+    return process
 
 
 def read_log_tail(folder: Path) -> str:

@@ -3,24 +3,31 @@
 Plain lists of a collection: its pages, its seeds, its agents.
 """
 
+import subprocess
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from opilio.core.errors import CollectionError
+from opilio.core.errors import CollectionError, UsageError
+from opilio.core.settings import Settings
 from opilio.core.urls import host_of
 from opilio.frontier.postgres.frontier import open_frontier
 from opilio.manage.agents import agent_cards, list_agents
-from opilio.store.collection import Collection
+from opilio.store.collection import Collection, collection_exists
 from opilio.store.pages import PAGE_SORTS, ListFilter, list_pages
 from opilio.store.run_tables import EventFilter, SeedResult, newest_events, seed_results
 from opilio.web.charts import harvest_curve, sparkline_path
-from opilio.web.context import AppContext, PageRequest, PageRoute
+from opilio.web.context import ActionResult, ActionRoute, AppContext, PageRequest, PageRoute
 from opilio.web.pages.crawl import event_row
+from opilio.web.pages.new_crawl import start_command
 from opilio.web.params import NOTE_PARAM, PAGE_PARAM, SIZE_PARAM, Param
 from opilio.web.stats import crawl_stats
 from opilio.web.views import PageView
 
+DEMO_COLLECTION = Settings().strategy  # the first of the two collections that `opilio demo` makes
+DEMO_FETCHES = 300
+DEMO_CHECKS, DEMO_CHECK_S = 300, 0.2  # how often and how long to wait for its collection
 HOME_SORTS = {"activity": "last_activity", "pages": "pages", "size": "size_bytes", "name": "name"}
 
 
@@ -47,6 +54,26 @@ def _card(context: AppContext, name: str) -> dict[str, Any]:
             return card | {"last_activity": max(last, status["started_at"])}
     except CollectionError as error:
         return {"name": name, "problem": str(error)}
+
+
+def start_demo(context: AppContext, _request: PageRequest) -> ActionResult:
+    """Run `opilio demo` and serve its first collection. Only for a server without collections."""
+    if context.collections.names:
+        raise UsageError("the demo is for a server without collections; run 'opilio demo' on the command line")
+    into = context.collections.home / "demo"
+    log = context.collections.home / "demo.log"
+    process = start_command(["demo", "--into", str(into.resolve()), "--pages", str(DEMO_FETCHES), "--quiet"], log)
+    folder = into / DEMO_COLLECTION
+    for _ in range(DEMO_CHECKS):
+        if collection_exists(folder):
+            name = context.collections.add(folder, "demo")
+            message = "The demo crawls a small web on this machine. Watch it, then search its pages."
+            return ActionResult(message=message, redirect_to=f"/c/{name}", data={"name": name})
+        if process.poll() is not None:
+            break
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(DEMO_CHECK_S)
+    raise CollectionError(f"the demo did not start; its messages are in {log}")
 
 
 def show_help(_context: AppContext, _request: PageRequest) -> PageView:
@@ -143,4 +170,9 @@ PAGES = (
         params=(NOTE_PARAM,),
     ),
     PageRoute(path="/c/{name}/agents", show=show_agents, about="The agents of a crawl.", params=(NOTE_PARAM,)),
+)
+ACTIONS = (
+    ActionRoute(
+        path="/demo", run=start_demo, about="Crawl a small web on this machine, if there is no collection yet."
+    ),
 )

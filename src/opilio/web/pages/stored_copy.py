@@ -21,6 +21,7 @@ from opilio.core.records import FetchResult, url_key
 from opilio.core.urls import require_url
 from opilio.parse.encoding import ContentKind, declared_encoding, detect_kind
 from opilio.parse.extract import extract_content
+from opilio.search.snippet import Highlighter, query_highlighter
 from opilio.store.collection import Collection
 from opilio.store.versions import PageVersion, follow_moves, list_versions, read_stored_response
 from opilio.web.auth import POLICY
@@ -63,7 +64,9 @@ def show_copy(context: AppContext, request: PageRequest) -> PageView:
             "markdown": _content(fetched, markdown=True),
             "shown_as": _shown_as(fetched),
         }
-        data["_html"] = render_markdown_safely(data["markdown"]) if values["view"] == "text" else ""
+        marker = MatchMarker(query_highlighter(values["q"], found.version.language))
+        data["_html"] = render_markdown_safely(data["markdown"], marker) if values["view"] == "text" else ""
+        data |= {"q": values["q"], "matches": marker.count}
         data["changes"] = _changes(collection, found, values["against"]) if values["view"] == "changes" else []
         data["against"] = _other_number(found, values["against"])
     title = f"Copy of {found.version.title or found.version.url}"
@@ -158,8 +161,38 @@ def _diff(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield "gap", f"{len(old) - end} unchanged lines"
 
 
+class MatchMarker:
+    """Marks the words of a query in a text, and counts the marks. Words side by side are one mark: a phrase."""
+
+    def __init__(self, highlighter: Highlighter | None = None) -> None:
+        self._highlighter = highlighter
+        self.count = 0
+
+    def mark(self, text: str) -> str:
+        """The text as HTML; the first mark is the target of a link."""
+        if self._highlighter is None:
+            return escape(text)
+        runs: list[tuple[int, int]] = []
+        for start, end, _ in self._highlighter.matches(text):
+            if runs and text[runs[-1][1] : start].isspace():
+                runs[-1] = (runs[-1][0], end)
+            else:
+                runs.append((start, end))
+        made, at = [], 0
+        for start, end in runs:
+            self.count += 1
+            place = ' id="first-match"' if self.count == 1 else ""
+            made += [escape(text[at:start]), f"<mark{place}>{escape(text[start:end])}</mark>"]
+            at = end
+        return "".join([*made, escape(text[at:])])
+
+
 class _CopyRenderer(RendererHTML):
     """Markdown as HTML without pictures; links open in a new tab, and headings start below those of our page."""
+
+    def text(self, tokens: Sequence[Token], idx: int, _options: object, env: Any) -> str:  # noqa: ANN401 as inherited
+        marker: MatchMarker = env["marker"]
+        return marker.mark(tokens[idx].content)
 
     def image(self, tokens: Sequence[Token], idx: int, _options: object, _env: object) -> str:
         text = tokens[idx].content
@@ -176,8 +209,8 @@ def _markdown() -> MarkdownIt:
     return MarkdownIt("commonmark", {"html": False}, renderer_cls=_CopyRenderer).enable("table")
 
 
-def render_markdown_safely(text: str) -> Markup:
-    """Markdown of a foreign page as HTML that is safe to show.
+def render_markdown_safely(text: str, marker: MatchMarker | None = None) -> Markup:
+    """Markdown of a foreign page as HTML that is safe to show, with matches marked.
 
     >>> str(render_markdown_safely("# A\\n\\n<script>x</script> [b](javascript:alert)"))
     '<h3>A</h3>\\n<p>&lt;script&gt;x&lt;/script&gt; [b](javascript:alert)</p>\\n'
@@ -188,7 +221,8 @@ def render_markdown_safely(text: str) -> Markup:
             level = min(int(token.tag[1:]) + 2, level + 1, 6)  # no level is left out (WCAG 1.3.1)
         if token.type.startswith("heading_"):
             token.tag = f"h{level}"
-    return Markup(_markdown().renderer.render(tokens, _markdown().options, {}))  # noqa: S704 escaped by the renderer
+    env = {"marker": marker or MatchMarker()}
+    return Markup(_markdown().renderer.render(tokens, _markdown().options, env))  # noqa: S704 escaped by the renderer
 
 
 def original_route(context: AppContext) -> Route:
@@ -249,6 +283,7 @@ PAGES = (
                 default=0,
                 minimum=0,
             ),
+            Param(name="q", about="Mark the words of this query in the text."),
             NOTE_PARAM,
         ),
     ),
