@@ -26,7 +26,7 @@ from opilio.core.records import url_key
 from opilio.frontier.sqlite.schema import create_frontier_tables
 from opilio.search.index import FullTextIndex, index_write_lock, prepare_index_folder
 from opilio.search.indexer import DocumentIndexer
-from opilio.search.manifest import IndexManifest
+from opilio.search.manifest import IndexManifest, store_meanings
 from opilio.search.results import IndexDocument, SearchFilters
 from opilio.search.searcher import Searcher
 from opilio.store.collection import Collection, collection_exists
@@ -34,6 +34,7 @@ from opilio.text.languages import is_stop_word
 
 BATCH, VOCABULARY, KNOWN_WORDS, HOSTS = 1_000, 200_000, 40_000, 1_000
 LANGUAGES = ("en", "en", "en", "de", "fr", "es", "ru")
+FIRST_QUESTIONS = 5
 SYLLABLES = "ba be bi bo da de di do fa fe fi ga ge go ka ke ki la le li lo ma me mi mo na ne no pa pe ra".split()
 
 
@@ -98,6 +99,9 @@ def make(folder: Path, pages: int, words: int) -> None:
             started = time.process_time()
             intake.update_subtopics(FullTextIndex(place).searcher())
             print(f"subtopics: {time.process_time() - started:.1f} s of CPU")
+        started = time.process_time()
+        store_meanings(place, manifest)
+        print(f"vectors: {time.process_time() - started:.1f} s of CPU")
         plain.commit()
         plain.close()
         manifest.close()
@@ -161,17 +165,30 @@ def search(folder: Path) -> None:
     timed("FTS5 alone: a middling and a rare word", pairs, lambda q: plain.execute(ask, (q,)).fetchall())
 
 
+def ask_first(folder: Path) -> None:
+    """The first question of a process, which reads the vectors of words and pages."""
+    names, number = word_list(), time.time_ns() % 1_000
+    searcher = Searcher([folder])
+    timed("first question of a process, by meaning", [" ".join(names[number : number + 5])], searcher.search)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--pages", type=int, default=100_000)
     parser.add_argument("--words", type=int, default=400)
     parser.add_argument("--into", type=Path, required=True)
+    parser.add_argument("--first", action="store_true", help="only the first question of a process")
     args = parser.parse_args()
+    if args.first:
+        ask_first(args.into)
+        return
     if not collection_exists(args.into):
         make(args.into, args.pages, args.words)
         subprocess.run([sys.executable, *sys.argv], check=True)  # what is asked first is asked by a new process
         return
     search(args.into)
+    for _ in range(FIRST_QUESTIONS):
+        subprocess.run([sys.executable, *sys.argv, "--first"], check=True)
 
 
 if __name__ == "__main__":

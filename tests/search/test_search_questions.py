@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from checks.indexed import Sheet, store
+from opilio.search import manifest
+from opilio.search import searcher as searcher_module
 from opilio.search.indexer import rebuild_index
 from opilio.search.meaning import page_vectors
 from opilio.search.results import IndexDocument, SearchResults
 from opilio.search.searcher import Searcher
+from opilio.store.seal import read_seal, seal_problems
 
 HOST = "http://a.example"
 TEXTS = {
@@ -109,6 +112,27 @@ def test_vectors_are_read_again_after_the_index_was_rebuilt(searcher: Searcher, 
     assert after.origin != before.origin
     assert np.array_equal(after.keys, before.keys)
     assert np.array_equal(after.vectors, before.vectors)
+
+
+def test_vectors_in_the_file_are_those_of_the_database(
+    searcher: Searcher, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = searcher._open()[0].load_meanings()
+    monkeypatch.setattr(manifest, "MIN_NEW_VECTORS", 0)
+    rebuild_index(folder)
+    (file,) = (folder / "index").glob("vectors-*.npy")
+    assert file.name in (read_seal(folder / "index") or {})
+    monkeypatch.setattr(searcher_module, "read_meanings", lambda *_: [])
+    from_file = Searcher([folder])._open()[0].load_meanings()
+    monkeypatch.undo()
+    file.write_bytes(b"damaged")
+    from_database = Searcher([folder])._open()[0].load_meanings()
+    for one in (from_file, from_database):
+        assert np.array_equal(one.keys, known.keys)
+        assert np.array_equal(one.vectors, known.vectors)
+    assert any(file.name in problem.message for problem in seal_problems(folder / "index"))
+    rebuild_index(folder)
+    assert not list(seal_problems(folder / "index"))
 
 
 def test_only_new_vectors_are_read(searcher: Searcher) -> None:

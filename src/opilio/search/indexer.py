@@ -40,7 +40,7 @@ from opilio.search.index import (
     touch_generation,
     translate_index_errors,
 )
-from opilio.search.manifest import IndexManifest, ManifestEntry
+from opilio.search.manifest import IndexManifest, ManifestEntry, store_meanings
 from opilio.search.meaning import page_vectors
 from opilio.search.results import FOREVER, IndexDocument, IndexProgress
 from opilio.search.schema import document_id, to_engine_document
@@ -172,6 +172,7 @@ def _update_locked(folder: Path, limit: int) -> IndexProgress:
             # Killed on the way, the index has no checksums.
             remove_seal(place)
             progress = _IndexUpdate(folder, FullTextIndex(place), manifest).run(limit)
+            store_meanings(place, manifest)
         finally:
             manifest.close()
             touch_generation(place)

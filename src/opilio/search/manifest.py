@@ -4,6 +4,7 @@ The mark `seq` is the last indexed response of the collection. It is written aft
 process that is killed in between indexes the same pages again, which changes nothing.
 """
 
+import io
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,11 +15,16 @@ from tempfile import TemporaryDirectory
 import msgspec
 import numpy as np
 
+from opilio.core.files import write_atomically
 from opilio.search.candidates import Float32Array, KeyArray
 from opilio.search.index import translate_index_errors
+from opilio.search.meaning import MEANING_ROW, PageMeanings
 from opilio.store.connection import sqlite_uri
 
 MANIFEST_FILE = "derived.db"
+# New vectors at which the file of all vectors is written again: these, and a share of those in the file. Until then
+# readers get them from the database, 4 µs each.
+MIN_NEW_VECTORS, NEW_VECTORS_SHARE = 200, 0.05
 
 MANIFEST_TABLES = """
 CREATE TABLE IF NOT EXISTS mark (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -130,6 +136,43 @@ class IndexManifest:
 def read_meanings(manifest: IndexManifest, last: int) -> list[tuple[int, int, bytes]]:
     """(number, key, vectors) of pages written after the row with this number."""
     return manifest.connection.execute("SELECT id, key, vectors FROM meaning WHERE id > ?", (last,)).fetchall()
+
+
+def store_meanings(folder: Path, manifest: IndexManifest) -> None:
+    """Write all vectors into one file, which is read at once, if many are new since it was written.
+
+    The file is complete before its mark is set: a reader that sees the mark finds these vectors or newer ones.
+    """
+    last, stored = manifest.mark("vectors_upto"), manifest.mark("vectors_stored")
+    db = manifest.connection
+    (new,) = db.execute("SELECT count(*) FROM meaning WHERE id > ?", (last,)).fetchone()
+    if new <= MIN_NEW_VECTORS + NEW_VECTORS_SHARE * stored:
+        return
+    (newest,) = db.execute("SELECT max(id) FROM meaning").fetchone()
+    found = db.execute("SELECT key, vectors FROM meaning ORDER BY key").fetchall()
+    rows = np.empty(len(found), dtype=MEANING_ROW)
+    rows["key"] = [key for key, _ in found]
+    rows["vectors"] = np.frombuffer(b"".join(blob for _, blob in found), dtype=np.int8).reshape(len(found), -1)
+    file = io.BytesIO()
+    np.save(file, rows)
+    write_atomically(_vectors_file(folder, manifest), file.getvalue())
+    manifest.set_marks(vectors_upto=newest, vectors_stored=len(found))
+
+
+def load_stored_meanings(folder: Path, manifest: IndexManifest) -> PageMeanings:
+    """The vectors of that file; none if there is none, or it is damaged: all are in the database too."""
+    origin, last = manifest.mark("origin"), manifest.mark("vectors_upto")
+    if last:
+        with suppress(OSError, ValueError):
+            rows = np.load(_vectors_file(folder, manifest), mmap_mode="r")
+            if rows.dtype == MEANING_ROW:
+                return PageMeanings.from_rows(rows, origin, last)
+    return PageMeanings.empty(origin)
+
+
+def _vectors_file(folder: Path, manifest: IndexManifest) -> Path:
+    """Named after the database, so that it is never taken for that of an earlier index."""
+    return folder / f"vectors-{manifest.mark('origin'):x}.npy"
 
 
 def _create_database(path: Path) -> None:

@@ -24,6 +24,8 @@ MAX_ENDING = 3
 MIN_COMPOUND_PART = 4
 KeyArray = np.ndarray[Any, np.dtype[np.int64]]
 Matrix = np.ndarray[Any, np.dtype[np.float32]]
+MEANING_ROW = np.dtype([("key", "<i8"), ("vectors", "i1", (VECTOR_BYTES,))])  # of the stored file
+MeaningRows = np.ndarray[Any, np.dtype[np.void]]
 
 
 def page_vectors(page: IndexDocument) -> bytes:
@@ -79,7 +81,7 @@ class PageMeanings(msgspec.Struct, frozen=True, kw_only=True):
     """The vectors of the pages of one index, in memory. Rows follow the order of `keys`, which are sorted."""
 
     keys: KeyArray
-    vectors: Matrix  # title and text side by side
+    vectors: Matrix  # title and text side by side, from -127 to 127
     origin: int = 0  # of the database
     last_id: int = 0  # number of the last row that was read from it
 
@@ -87,6 +89,12 @@ class PageMeanings(msgspec.Struct, frozen=True, kw_only=True):
     def empty(origin: int = 0) -> "PageMeanings":
         vectors: Matrix = np.zeros((0, VECTOR_BYTES), dtype=np.float32)
         return PageMeanings(keys=np.zeros(0, dtype=np.int64), vectors=vectors, origin=origin)
+
+    @staticmethod
+    def from_rows(rows: MeaningRows, origin: int, last_id: int) -> "PageMeanings":
+        """Of the stored file, whose rows are sorted by key."""
+        keys, vectors = rows["key"].astype(np.int64), rows["vectors"].astype(np.float32)
+        return PageMeanings(keys=keys, vectors=vectors, origin=origin, last_id=last_id)
 
     def updated(self, origin: int, rows_after: Callable[[int], Sequence[tuple[int, int, bytes]]]) -> "PageMeanings":
         """With the rows (number, key, vectors) that were written since; all of them if the index was rebuilt."""
@@ -99,7 +107,7 @@ class PageMeanings(msgspec.Struct, frozen=True, kw_only=True):
         numbers, keys, blobs = zip(*rows, strict=True)
         new_keys = np.array(keys, dtype=np.int64)
         packed = np.frombuffer(b"".join(blobs), dtype=np.int8).reshape(-1, VECTOR_BYTES)
-        new_vectors: Matrix = packed.astype(np.float32) / np.float32(BYTE_SCALE)
+        new_vectors: Matrix = packed.astype(np.float32)
         kept = ~np.isin(self.keys, new_keys)
         all_keys = np.concatenate((self.keys[kept], new_keys))
         order = np.argsort(all_keys)
@@ -108,7 +116,7 @@ class PageMeanings(msgspec.Struct, frozen=True, kw_only=True):
 
     def similarities(self, direction: Vectors) -> Matrix:
         """The similarity of each page to a query: the mean of the cosines of title and text."""
-        result: Matrix = self.vectors @ (np.concatenate((direction, direction)) / np.float32(2.0))
+        result: Matrix = self.vectors @ (np.concatenate((direction, direction)) / np.float32(2.0 * BYTE_SCALE))
         return result
 
     def nearest(self, similarities: Matrix, limit: int, least: float) -> KeyArray:

@@ -29,7 +29,7 @@ from opilio.search.index import (
     translate_index_errors,
 )
 from opilio.search.indexer import count_unindexed, rebuild_index, update_index
-from opilio.search.manifest import IndexManifest, read_meanings
+from opilio.search.manifest import IndexManifest, load_stored_meanings, read_meanings
 from opilio.search.meaning import PageMeanings
 from opilio.search.passages import PassageResults, find_passages
 from opilio.search.query_builder import FieldWeights, bm25_idf
@@ -218,7 +218,7 @@ def _names(folders: Sequence[Path]) -> list[str]:
 
 
 class MeaningLoader:
-    """Reads the vectors of an index, each time only those that are new."""
+    """Reads the vectors of an index: first those of its file, then only those that are new."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -227,7 +227,9 @@ class MeaningLoader:
     def load(self) -> PageMeanings:
         place = readable_index_folder(self._folder)
         with translate_index_errors(place), closing(IndexManifest(place)) as manifest:
-            self._known = self._known.updated(manifest.mark("origin"), partial(read_meanings, manifest))
+            if self._known.origin != manifest.mark("origin"):
+                self._known = load_stored_meanings(place, manifest)
+            self._known = self._known.updated(self._known.origin, partial(read_meanings, manifest))
         return self._known
 
 

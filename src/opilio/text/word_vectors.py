@@ -27,10 +27,11 @@ class WordVectors:
     """term -> unit vector. Vectors are stored as bytes; a term outside the table has none."""
 
     def __init__(self, terms: Terms, vectors: NDArray[np.int8]) -> None:
-        order = np.argsort(terms)
-        self._terms = terms[order]
-        self._vectors = vectors[order]
-        lengths = np.linalg.norm(self._vectors.astype(np.float32), axis=1)
+        # The vectors stay where they are: the table is loaded when the first question is asked.
+        self._rows = np.argsort(terms, kind="stable")  # of words with one term the first counts
+        self._terms = terms[self._rows]
+        self._vectors = vectors
+        lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.int32))
         self._scales: NDArray[np.float32] = (1.0 / np.maximum(lengths, 1.0)).astype(np.float32)
 
     def __len__(self) -> int:
@@ -39,7 +40,7 @@ class WordVectors:
     def rows(self, terms: Terms) -> NDArray[np.int64]:
         """The row of each term in the table; -1 for an unknown term."""
         at = np.minimum(self._terms.searchsorted(terms), len(self._terms) - 1)
-        return np.where(self._terms[at] == terms, at, -1)
+        return np.where(self._terms[at] == terms, self._rows[at], -1)
 
     def vectors(self, rows: NDArray[np.int64], weights: NDArray[np.floating]) -> Vectors:
         """The unit vectors of rows, times their weights."""
@@ -83,10 +84,12 @@ def _load(language: str, normalizer: Normalizer) -> WordVectors:
     with np.load(io.BytesIO(files("opilio.text").joinpath(_DATA_FILE).read_bytes())) as data:
         words = zlib.decompress(data["words"].tobytes()).decode().split("\n")
         vectors = data["vectors"]
+    if normalizer == "none" and not language:
+        return WordVectors(np.fromiter(map(term_id, words), np.uint32, len(words)), vectors)
     stem, ignored = make_normalizer(language, normalizer), stop_words(language)
     # Several words may have one stem. The first is the most frequent one.
-    rows: dict[int, int] = {}
+    first: dict[int, int] = {}
     for row, word in enumerate(words):
         if word not in ignored:
-            rows.setdefault(term_id(stem(word)), row)
-    return WordVectors(np.array(list(rows), dtype=np.uint32), vectors[list(rows.values())])
+            first.setdefault(term_id(stem(word)), row)
+    return WordVectors(np.array(list(first), dtype=np.uint32), vectors[list(first.values())])
