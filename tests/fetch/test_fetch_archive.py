@@ -14,6 +14,7 @@ from opilio.core.errors import OfflineWebError
 from opilio.core.records import FetchResult
 from opilio.fetch.archive import ArchiveFetcher, ArchiveWeb
 from opilio.manage.status import collection_status
+from opilio.manage.verify import verify
 from opilio.manage.why import why
 from opilio.store.warc import info_record, response_record
 
@@ -103,3 +104,23 @@ def test_crawl_runs_over_an_archive_and_resumes(tmp_path: Path) -> None:
     missing = opilio("crawl", "small birds", "--into", "d", "--from", "none.warc.gz", cwd=tmp_path)
     assert (missing.returncode, "none.warc.gz: can't be read" in missing.stderr) == (2, True), missing.stderr
     assert not (tmp_path / "d").exists()
+
+
+def test_records_are_copied_as_they_are_unless_their_body_is_encoded(tmp_path: Path) -> None:
+    body = WEB[ROOT].body
+    record = response_record(FetchResult(url=ROOT, status=200, headers=WEB[ROOT].headers, body=body, started_at=AT))
+    packed = gzip.compress(body)
+    block = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: gzip\r\n\r\n" + packed
+    head = f"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: {ROOT}packed\r\nContent-Type: application/http\r\n"
+    other = gzip.compress(head.encode() + f"Content-Length: {len(block)}\r\n\r\n".encode() + block + b"\r\n\r\n")
+    (tmp_path / "x.warc.gz").write_bytes(record + other)
+    web = ArchiveWeb([tmp_path / "x.warc.gz"])
+    found = {url: web.find(url) for url in (ROOT, f"{ROOT}packed")}
+    assert [(r.body, response_record(r) == record) for r in found.values() if r is not None] == [
+        (body, True),
+        (body, False),
+    ]
+    run = ["crawl", "small birds", "--into", "c", "--workers", "1", "--quiet", "--from", "x.warc.gz"]
+    assert opilio(*run, "--seed", ROOT, cwd=tmp_path).returncode == 0
+    assert record in (tmp_path / "c" / "pages-00001.warc.gz").read_bytes()
+    assert verify(tmp_path / "c") == []

@@ -10,10 +10,9 @@ from warcio.archiveiterator import ArchiveIterator
 from checks.killing import urls_in_warc
 from opilio.core.errors import CollectionError
 from opilio.core.records import FetchResult
-from opilio.core.warc import parse_http, parse_member
+from opilio.core.warc import parse_http, parse_member, payload_digest
 from opilio.store.warc import (
     WarcWriter,
-    payload_digest,
     read_record,
     response_record,
     warc_name,

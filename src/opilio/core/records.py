@@ -77,6 +77,7 @@ class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
     truncated: str = ""  # why the body is incomplete: a reason of WARC-Truncated (disconnect, length, time …)
     converted: bytes = b""  # the page as HTML where the body is not: a document converted, the DOM of a browser
+    record: bytes = b""  # of an archive: the gzip member of its WARC file that can be stored as it is
     # Signals of the whole host (robots.txt, tdmrep.json) as the response headers that mean the same.
     host_signals: tuple[tuple[str, str], ...] = ()
 

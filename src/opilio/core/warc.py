@@ -4,6 +4,8 @@ Own code instead of a library's iterator because the intact records of a damaged
 the damage; because native readers end the process on some damaged input; and because a record is read in some 60 µs.
 """
 
+import base64
+import hashlib
 import re
 from collections.abc import Iterator
 from datetime import datetime
@@ -19,6 +21,7 @@ _GZIP_WBITS = 31  # zlib's window bits for one gzip member
 _INFLATE_CHUNK_BYTES = 1 << 16
 _MAGIC = b"\x1f\x8b\x08"
 _WARC = b"WARC/"
+_RECORD_END = b"\r\n\r\n"
 _MAX_HEAD_BYTES = 64 << 10
 # A record that unpacks to more is a decompression bomb.
 MAX_RECORD_BYTES = 256 << 20
@@ -96,7 +99,7 @@ def parse_records(data: bytes) -> list[WarcRecord]:
         if not unpacker.eof:
             raise ValueError("unreadable record (incomplete)")
         record, rest = _split_record(raw)
-        if rest != b"\r\n\r\n":
+        if rest != _RECORD_END:
             raise ValueError("no whole WARC record")
         found.append(record)
         data = unpacker.unused_data
@@ -110,6 +113,11 @@ def parse_http(message: bytes) -> HttpMessage:
     _, *lines = head.decode("utf-8", "surrogateescape").replace("\r\n", "\n").split("\n")
     pairs = [line.partition(":") for line in lines]
     return HttpMessage(_status(head), tuple((n.strip(), v.strip()) for n, colon, v in pairs if colon), body)
+
+
+def payload_digest(body: bytes) -> str:
+    """The payload digest of a record."""
+    return "sha1:" + base64.b32encode(hashlib.sha1(body, usedforsecurity=False).digest()).decode()
 
 
 def scan_records(data: ByteBuffer) -> Iterator[ScannedWarcRecord]:
@@ -132,13 +140,18 @@ def scan_records(data: ByteBuffer) -> Iterator[ScannedWarcRecord]:
 
 def read_record(data: ByteBuffer, offset: int, length: int) -> WarcRecord:
     """The record at an offset from `scan_records`."""
-    raw: bytes | None = data[offset : offset + length]
-    if raw is not None and not raw.startswith(_WARC):
-        raw, _ = _inflate_member(data, offset, length)
+    return read_with_member(data, offset, length)[0]
+
+
+def read_with_member(data: ByteBuffer, offset: int, length: int) -> tuple[WarcRecord, bytes]:
+    """The record at an offset from `scan_records`, and its gzip member; empty if the record is not compressed."""
+    packed = data[offset : offset + length]
+    raw, member = (packed, b"") if packed.startswith(_WARC) else (_inflate_member(data, offset, length)[0], packed)
     try:
-        return _split_record(raw or b"")[0]
+        record, rest = _split_record(raw or b"")
     except ValueError:
         raise OfflineWebError(f"the record at byte {offset} can't be read any more: the file has changed") from None
+    return record, member if rest == _RECORD_END else b""
 
 
 def _split_record(raw: bytes) -> tuple[WarcRecord, bytes]:

@@ -205,7 +205,7 @@ class Visitor:
                 detail = f"{type(error).__name__}: {error}"[:300]
                 served.errors.append(VisitFailed(at=self._clock.now(), url=lead.url, error=detail))
                 analysis = Analysis(failure=Failure(INTERNAL_ERROR, detail))
-        light = msgspec.structs.replace(fetched, body=b"", size_bytes=len(fetched.body))
+        light = msgspec.structs.replace(fetched, body=b"", record=b"", size_bytes=len(fetched.body))
         return Outcome(lead=lead, fetched=light, analysis=analysis)
 
     def _url_result(self, outcome: Outcome) -> UrlResult:

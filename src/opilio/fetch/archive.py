@@ -13,9 +13,16 @@ from msgspec.structs import replace
 from opilio.core.errors import OfflineWebError
 from opilio.core.records import FetchResult
 from opilio.core.urls import canonicalize_url, host_of
-from opilio.core.warc import ByteBuffer, ScannedWarcRecord, scan_records
+from opilio.core.warc import (
+    ByteBuffer,
+    ScannedWarcRecord,
+    WarcRecord,
+    payload_digest,
+    read_with_member,
+    scan_records,
+)
 from opilio.fetch.http import redirect_target
-from opilio.fetch.recorded import read_response
+from opilio.fetch.recorded import RecordedResponse, recorded_response
 
 _LOCAL_HEADER_BYTES = 30  # of a ZIP entry, before its name
 _ZIP_SUFFIX = ".wacz"
@@ -51,7 +58,8 @@ class ArchiveWeb:
         if number is None:
             return None
         file, offset, length = (column[number] for column in self._places)
-        response = read_response(self._buffers[file], offset, length)
+        record, member = read_with_member(self._buffers[file], offset, length)
+        response = recorded_response(record)
         return FetchResult(
             url=url,
             status=response.status,
@@ -60,6 +68,8 @@ class ArchiveWeb:
             body=response.body,
             size_bytes=len(response.body),
             started_at=self._recorded_at[number],
+            truncated=record.fields.get("warc-truncated", ""),
+            record=member if member and _is_storable(record, response, url) else b"",
         )
 
     def page_urls(self) -> Iterator[str]:
@@ -113,6 +123,19 @@ def _response_url(record: ScannedWarcRecord) -> str:
     if record.kind == "resource" or (record.kind == "response" and record.is_http and record.status):
         return canonicalize_url(record.url) or ""
     return ""
+
+
+def _is_storable(record: WarcRecord, response: RecordedResponse, url: str) -> bool:
+    """True if a record is as this crawl would write it: of the canonical URL, the body decoded, with its digest."""
+    fields, head = record.fields, record.block[: -len(response.body) or None].lower()
+    return (
+        record.is_http
+        and fields.get("warc-target-uri") == url
+        and record.block.endswith(response.body)
+        and b"\ncontent-encoding:" not in head
+        and b"\ntransfer-encoding:" not in head
+        and fields.get("warc-payload-digest") == payload_digest(response.body)
+    )
 
 
 def _is_page_url(url: str) -> bool:

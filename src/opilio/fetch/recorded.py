@@ -2,7 +2,7 @@
 
 import msgspec
 
-from opilio.core.warc import MAX_RECORD_BYTES, ByteBuffer, parse_http, read_record
+from opilio.core.warc import MAX_RECORD_BYTES, ByteBuffer, WarcRecord, parse_http, read_record
 from opilio.fetch.decoding import BodyTooLargeError, Decoder, DecodingError
 
 _TRANSFER_HEADERS = frozenset(
@@ -23,7 +23,11 @@ class RecordedResponse(msgspec.Struct, frozen=True):
 
 def read_response(data: ByteBuffer, offset: int, length: int) -> RecordedResponse:
     """The response in the record at an offset from `scan_records`."""
-    record = read_record(data, offset, length)
+    return recorded_response(read_record(data, offset, length))
+
+
+def recorded_response(record: WarcRecord) -> RecordedResponse:
+    """The response in a record."""
     if record.is_http:
         return parse_http_response(record.block)
     return RecordedResponse(200, (("Content-Type", record.fields.get("content-type", "text/html")),), record.block)

@@ -4,8 +4,6 @@ Own code because a record is made in the worker process as one gzip member of kn
 libraries own the stream. Tests read every file with both warcio and fastwarc.
 """
 
-import base64
-import hashlib
 import os
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -18,7 +16,7 @@ from msgspec.structs import replace
 
 from opilio.core.errors import CollectionError
 from opilio.core.records import FetchResult
-from opilio.core.warc import parse_http, parse_records
+from opilio.core.warc import parse_http, parse_records, payload_digest
 from opilio.store.locks import LINK_FILE
 
 # Level 1 of ISA-L is some six times faster than zlib's level 6 and 15 % larger.
@@ -37,7 +35,12 @@ class RecordPosition(NamedTuple):
 
 
 def response_record(fetched: FetchResult) -> bytes:
-    """One `response` record as a gzip member of its own, and behind it the page as HTML if the body was converted."""
+    """One `response` record as a gzip member of its own, and behind it the page as HTML if the body was converted.
+
+    The record of an archive is kept as it is, with its id and date.
+    """
+    if fetched.record and not fetched.converted:
+        return fetched.record
     http = _http_block(fetched)
     name = _record_id(f"{fetched.url} {fetched.started_at}")
     fields = [
@@ -277,8 +280,3 @@ def parse_response(data: bytes) -> FetchResult:
     for about, html in conversions:
         found = replace(found, converted=html, truncated=about.get("warc-truncated", ""))
     return found
-
-
-def payload_digest(body: bytes) -> str:
-    """The payload digest of a record."""
-    return "sha1:" + base64.b32encode(hashlib.sha1(body, usedforsecurity=False).digest()).decode()

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import msgspec
 
 from opilio.core.protocols import Database
-from opilio.core.warc import parse_http, parse_member
+from opilio.core.warc import parse_http, parse_member, payload_digest
 from opilio.store.collection import Collection
-from opilio.store.warc import payload_digest, read_member, warc_name
+from opilio.store.warc import read_member, warc_name
 from opilio.store.writer import CrawlCounts
 
 _SIZE = "SELECT a.size_bytes AS size FROM {table} AS p JOIN answer AS a ON a.seq = p.seq"
