@@ -8,11 +8,12 @@ import pytest
 
 from checks.hostile_site import Request, answer, site
 from checks.live_site import FEATURES, MAX_BYTES, ROOT, link, needs_chromium, rules, text_of
-from checks.small_webs import PATIENCE_S, rows
+from checks.small_webs import PATIENCE_S, opilio, rows
 from opilio.core.settings import Tree
 from opilio.core.urls import host_of
 from opilio.engine.wiring.session import create_crawl
 from opilio.manage.pages import PageTable
+from opilio.manage.status import collection_status
 from opilio.parse.signals import PageSignals
 from opilio.store.page_selection import PageFilter
 from opilio.topic.setup import resolve_settings
@@ -112,9 +113,24 @@ def test_exported_text_has_no_cookie_banner(crawled: tuple[Path, list[Request]])
     assert f"{ROOT}/noindex" not in texts
 
 
+def test_walls_and_empty_pages_are_reported_with_advice(crawled: tuple[Path, list[Request]]) -> None:
+    status = collection_status(crawled[0])
+    walls = {wall.kind: (wall.urls, wall.hosts) for wall in status.walls or ()}
+    assert walls == {
+        "challenge": (3, ["a.example", "cf.example"]),
+        "login": (1, ["a.example"]),
+        "consent": (1, ["a.example"]),
+    }
+    assert status.needs_browser == 2  # the application, and the short page with data for scripts
+    shown = opilio("status", crawled[0]).stdout
+    assert "bot challenge instead of 3 pages (a.example, cf.example): ask the owner" in shown
+    assert "2 pages with next to no text without JavaScript: crawl with --browser" in shown
+
+
 def test_browser_finds_what_scripts_make_and_sends_only_get(tmp_path: Path) -> None:
     needs_chromium()
     requests = run_crawl(tmp_path / "c", "/app", browser={"on": True, "timeout_s": 120.0})
     assert {fate(tmp_path / "c", f"{ROOT}{path}") for path in ("/app", "/made")} == {"page"}
     assert rows(tmp_path / "c", "SELECT rendered FROM page WHERE url = ?", f"{ROOT}/app") == [(1,)]
+    assert collection_status(tmp_path / "c").needs_browser == 0
     assert not [r for r in requests if r.target == "/api/order" or not r.raw.startswith(b"GET ")]

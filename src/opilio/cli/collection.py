@@ -38,7 +38,7 @@ def status(
     import msgspec
 
     from opilio.cli.text_output import format_forecast
-    from opilio.manage.status import collection_status
+    from opilio.manage.status import collection_status, describe_obstacles
 
     found = collection_status(folder, forecast=forecast)
     if json:
@@ -49,12 +49,14 @@ def status(
     values["genres"] = ", ".join(f"{genre} {count}" for genre, count in found.genres.items()) or "none found"
     if found.agents is not None:
         values["agents"] = "; ".join(f"{name}: {state}" for name, state in found.agents.items())
-    # The forecast has lines of its own. The estimate of the queue is not calibrated, so only --json has it.
-    for name in ("forecast", "expected_relevant"):
+    # These have lines of their own, but for the estimate of the queue: it is not calibrated, so only --json has it.
+    for name in ("forecast", "expected_relevant", "walls", "needs_browser"):
         values.pop(name, None)
     width = max(map(len, values))
     for name, value in values.items():
         print_text(f"{name.replace('_', ' '):{width}}  {value}")
+    for line in describe_obstacles(found):
+        print_text(line)
     if found.forecast is not None:
         print_text("\n".join(format_forecast(found.forecast, found.fetched)))
     return 0

@@ -16,7 +16,7 @@ from opilio.engine.cluster.session import ClusterRun
 from opilio.engine.loop import Engine
 from opilio.engine.wiring.launch import new_event_loop, open_crawl
 from opilio.manage.progress import CrawlProgress
-from opilio.manage.status import collection_status
+from opilio.manage.status import collection_status, describe_obstacles
 from opilio.manage.why import explain_empty_crawl
 from opilio.text.tokens import tokenize_verbatim
 
@@ -124,6 +124,8 @@ def _print_summary(folder: Path, end: CrawlEnd, options: CrawlOptions) -> int:
             f"{pluralize(status.rendered, 'page')} rendered in a browser, {status.rendered_relevant} relevant; "
             f"their links led to {status.found_by_rendering} more relevant pages"
         )
+    for line in describe_obstacles(status):
+        print_text(line)
     if options.revisits:
         print_text(
             f"{pluralize(end.revisited, 'page')} revisited" if end.revisited else "0 pages were due for a revisit"

@@ -223,7 +223,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     signals: str = ""
     truncated: str = ""  # why the text is incomplete; see FetchResult
     rendered: bool = False  # made of the DOM of a browser
-    needs_browser: bool = False  # next to no text; scripts may bring it
+    needs_browser: bool = False  # next to no text, but a script that may bring it
     verdict: Verdict | None = None
     links: bytes = b""  # LinkColumns, encoded: stored as it is
     counts: tuple[tuple[str, int], ...] = ()  # stems of a relevant page, which expand the topic's table

@@ -242,7 +242,7 @@ class PageAnalyzer:
             noindex=page.noindex,
             signals=page.signals,
             truncated=fetched.truncated,
-            needs_browser=len(reading.terms) < MAX_SHELL_TERMS,
+            needs_browser=len(reading.terms) < MAX_SHELL_TERMS and b"<script" in fetched.body,
             feeds=page.feeds,
             verdict=verdict,
             # A page's own score: its links must not inherit the evidence of the link to it.

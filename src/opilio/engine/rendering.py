@@ -145,7 +145,9 @@ class RenderingPool:
         analysis = await self._pool.analyze(lead, fetched)
         if analysis.failure is not None or analysis.verdict is None or b"<script" not in fetched.body:
             return analysis
-        if not self._history.is_worthwhile(lead.host, analysis.needs_browser) or self._pages_left <= 0:
+        if not self._history.is_worthwhile(lead.host, analysis.needs_browser):
+            return replace(analysis, needs_browser=False)
+        if self._pages_left <= 0:
             return analysis
         self._pages_left -= 1
         html = await self._render(fetched)
@@ -154,7 +156,7 @@ class RenderingPool:
         rendered = await self._pool.analyze(lead, replace(fetched, converted=html))
         gained = rendered.failure is None and _is_gain(analysis, rendered)
         self._history.record(lead.host, gained)
-        return replace(rendered, rendered=True) if gained else analysis
+        return replace(rendered if gained else analysis, rendered=gained, needs_browser=False)
 
     async def _render(self, fetched: FetchResult) -> bytes:
         requests = 0

@@ -19,6 +19,14 @@ class Forecast(msgspec.Struct, frozen=True):
     high: int
 
 
+class Wall(msgspec.Struct, frozen=True):
+    """Hosts that showed a form or a challenge (`kind`) instead of pages, those with most URLs first."""
+
+    kind: str
+    urls: int
+    hosts: list[str]
+
+
 class Status(Displayable, msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a collection holds and how its last crawl ended."""
 
@@ -47,6 +55,8 @@ class Status(Displayable, msgspec.Struct, frozen=True, kw_only=True, omit_defaul
     rendered: int = 0  # pages read as a browser shows them, with the relevant ones among them
     rendered_relevant: int = 0
     found_by_rendering: int = 0  # relevant pages that only links of rendered pages led to
+    needs_browser: int = 0  # nearly empty pages with scripts that were not rendered
+    walls: list[Wall] | None = None  # None if no host showed one
     # One line for each agent by name; None for a crawl without agents.
     agents: dict[str, str] | None = None
     # Relevant pages that a longer crawl would have found, if asked for.

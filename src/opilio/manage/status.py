@@ -12,9 +12,12 @@ from pathlib import Path
 
 import msgspec
 
+from opilio.core.files import pluralize
+from opilio.core.records import CHALLENGE, CONSENT, LOGIN
 from opilio.frontier.postgres.frontier import open_frontier
+from opilio.frontier.sqlite.queries import failures_by_host
 from opilio.manage.agents import agent_cards
-from opilio.manage.results import Forecast, Status
+from opilio.manage.results import Forecast, Status, Wall
 from opilio.store.collection import Collection, load_settings, open_readonly
 from opilio.store.locks import is_crawl_running
 from opilio.store.maintain.record_check import stored_counts
@@ -22,6 +25,14 @@ from opilio.store.page_selection import relevant_in_second_half
 from opilio.store.pages import count_unusual_pages, genre_counts
 from opilio.topic.topic import Topic
 
+# Kind of wall: what was shown, and what the user can do.
+_WALL_ADVICE = {
+    CHALLENGE: ("bot challenge", "ask the owner to admit your crawler, or exclude the host with --deny"),
+    LOGIN: ("login form", "give cookies of your account in fetch.credentials, or exclude the host with --deny"),
+    CONSENT: ("consent form", "give its cookies in fetch.credentials, or exclude the host with --deny"),
+}
+BROWSER_ADVICE = "crawl with --browser (pip install 'opilio[browser]', and install Chromium)"
+MAX_NAMED_HOSTS = 3
 FORECAST_FETCHES = (1_000, 5_000, 20_000)
 MIN_FETCHES = 50  # fetches, and one relevant page, before there is a forecast
 MEAN_EXPONENT = 0.6
@@ -74,8 +85,31 @@ def _status(collection: Collection) -> Status:
         front_hit_rate=_stored_number(collection, "front_hit_rate"),
         expected_relevant=_stored_number(collection, "expected_relevant"),
         agents=_agents(collection),
+        walls=_walls(collection),
         **msgspec.structs.asdict(count_unusual_pages(collection.connection)),
     )
+
+
+def _walls(collection: Collection) -> list[Wall] | None:
+    found: dict[str, Wall] = {}
+    for kind, host, urls in failures_by_host(collection.connection, tuple(_WALL_ADVICE)):
+        known = found.get(kind, Wall(kind, 0, []))
+        found[kind] = Wall(kind, known.urls + urls, [*known.hosts, host])
+    return [found[kind] for kind in _WALL_ADVICE if kind in found] or None
+
+
+def describe_obstacles(status: Status) -> list[str]:
+    """What kept the crawl from pages that a visitor sees, one line each, with advice."""
+    lines = []
+    for wall in status.walls or ():
+        hosts = ", ".join(wall.hosts[:MAX_NAMED_HOSTS]) + (", …" if len(wall.hosts) > MAX_NAMED_HOSTS else "")
+        what, advice = _WALL_ADVICE[wall.kind]
+        lines.append(f"{what} instead of {pluralize(wall.urls, 'page')} ({hosts}): {advice}")
+    if status.needs_browser:
+        pages = f"{pluralize(status.needs_browser, 'page')} with next to no text without JavaScript"
+        advice = "raise browser.pages" if status.rendered else BROWSER_ADVICE
+        lines.append(f"{pages}: {advice}")
+    return lines
 
 
 def _stored_number(collection: Collection, name: str) -> float | None:

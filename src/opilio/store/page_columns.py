@@ -80,6 +80,7 @@ PAGE_COLUMNS: tuple[PageColumn, ...] = (
     PageColumn("signals", str, lambda v: v.analysis.signals, exported=True, older=NOT_RECORDED),
     PageColumn("truncated", str, lambda v: v.analysis.truncated, exported=True, older=""),
     PageColumn("rendered", bool, lambda v: v.analysis.rendered, exported=True, older=0),
+    PageColumn("needs_browser", bool, lambda v: v.analysis.needs_browser, older=0),
 )
 # The order of the fields in exported files, which users rely on; a new column comes after them.
 _EXPORT_ORDER = (

@@ -241,12 +241,13 @@ class UnusualPages(msgspec.Struct, frozen=True, kw_only=True):
     rendered: int
     rendered_relevant: int
     found_by_rendering: int  # relevant pages, not rendered themselves, that were found on a rendered page
+    needs_browser: int  # nearly empty pages with scripts that were not rendered
 
 
 def count_unusual_pages(db: Database) -> UnusualPages:
-    """How many pages are incomplete, and what the browser brought."""
+    """How many pages are incomplete or need a browser, and what the browser brought."""
     found = "relevant = 1 AND rendered = 0 AND parent IN (SELECT key FROM page WHERE rendered = 1)"
-    conditions = ("truncated <> ''", "rendered = 1", "rendered = 1 AND relevant = 1", found)
+    conditions = ("truncated <> ''", "rendered = 1", "rendered = 1 AND relevant = 1", found, "needs_browser = 1")
     counts = [int(read_value(db, f"SELECT count(*) FROM page WHERE {condition}")) for condition in conditions]
     return UnusualPages(**dict(zip(UnusualPages.__struct_fields__, counts, strict=True)))
 

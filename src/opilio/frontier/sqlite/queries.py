@@ -4,7 +4,8 @@ The frontier itself does not use it: nothing here is needed for crawling.
 """
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from fnmatch import translate
 from typing import NamedTuple
 
@@ -142,6 +143,20 @@ def failed_hosts(db: Database, limit: int, host: str = "", cause: str = "") -> l
         (FAILED, *values, limit),
     )
     return [FailedHost(*row) for row in rows]
+
+
+def failures_by_host(db: Database, causes: Sequence[str]) -> list[tuple[str, str, int]]:
+    """Failed URLs by cause and host, the hosts with most of them first."""
+    like = " OR ".join(["u.reason = ? OR u.reason LIKE ?"] * len(causes))
+    rows = db.execute(
+        "SELECT h.name, u.reason, count(*) FROM frontier_url AS u JOIN frontier_host AS h ON h.id = u.host_id"
+        f" WHERE u.state = {FAILED} AND ({like}) GROUP BY h.name, u.reason",
+        [value for cause in causes for value in (cause, f"{cause} %")],
+    )
+    counts = Counter[tuple[str, str]]()
+    for host, reason, number in rows:
+        counts[reason.partition(" ")[0], host] += number
+    return [(cause, host, number) for (cause, host), number in counts.most_common()]
 
 
 def failed_keys(db: Database, host: str = "", cause: str = "") -> list[tuple[str, int]]:
