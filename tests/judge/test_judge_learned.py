@@ -36,7 +36,7 @@ def learned() -> LearnedJudge:
 def outcome(judge: LearnedJudge, text: str, duplicate_of: int = 0) -> Outcome:
     reading = reading_of(text)
     sample = judge.sample(reading).astype(np.uint32).tobytes()
-    analysis = Analysis(verdict=judge.judge(reading), sample_terms=sample)
+    analysis = Analysis(verdict=judge.judge(reading), sample_terms=sample, words=len(reading.terms))
     return Outcome(lead=lead_to(), fetched=FetchResult(url=""), analysis=analysis, duplicate_of=duplicate_of)
 
 
@@ -60,6 +60,16 @@ def test_coverage_grows_with_the_words_covered_and_is_finite() -> None:
     scores = [coverage().judge(reading_of(text)).score for text in ("court", "song", "nest song", "wren nest song")]
     assert scores == sorted(scores)
     assert coverage().judge(reading_of("wren " * 3000)).score < coverage().judge(reading_of("wren nest song")).score
+
+
+def test_page_longer_than_the_others_loses_and_a_short_one_gains() -> None:
+    judge = taught(BOTH)
+    filler = [" ".join(f"{letter}{n}word" for n in range(40)) for letter in "ab"]
+    short, long = (judge.judge(reading_of(f"wren nest {more}")) for more in ("", " ".join(filler)))
+    before, after = ({reason.name: reason for reason in verdict.reasons}["length"] for verdict in (short, long))
+    assert before.value < 0.0 < after.value
+    assert after.weight == before.weight < 0.0
+    assert {r.name: r for r in learned().judge(reading_of(ON)).reasons}["length"].weight == 0.0
 
 
 def test_link_to_a_page_counts_but_the_page_alone_is_kept() -> None:

@@ -2,6 +2,7 @@
 in the layout of the paper (S1-30…S1-33).
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
@@ -9,7 +10,7 @@ from rich.console import Console
 
 from opilio.cli.options import print_message
 from opilio.core.files import pluralize
-from opilio.core.protocols import LINK_TO_PAGE, PAGE_ALONE
+from opilio.core.protocols import LENGTH, LINK_TO_PAGE, PAGE_ALONE, SITE_TEXT
 from opilio.core.records import Reason
 from opilio.manage.history import format_utc
 from opilio.manage.results import Explanation, Forecast, LinkContext, PageExplanation, PageHistory, RankerExplanation
@@ -97,6 +98,11 @@ def _format_reason(reason: Reason) -> str:
         return f"    its text alone gives {reason.value:.3f}"
     if reason.name == LINK_TO_PAGE:
         return f"    the link to it had {reason.value:.3f} before the page was fetched"
+    if reason.name == LENGTH:
+        return f"    its length is {math.exp(reason.value):.1f} times the usual one of this crawl"
+    if reason.name.startswith(SITE_TEXT):
+        text = reason.name.removeprefix(SITE_TEXT)
+        return f"    not learned from, because most pages of the site have it ({reason.value:.0f} words): {text}"
     return f"    {reason.name} {reason.value:.3f}"
 
 

@@ -116,7 +116,7 @@ def show_topic(
 ) -> int:
     """Print a collection's topic table, or its history."""
     from opilio.manage.agents import agent_cards
-    from opilio.manage.topic_builder import table_history, table_to_dict
+    from opilio.manage.topic_builder import site_text_count, table_history, table_to_dict
     from opilio.store.collection import open_readonly
 
     versions = table_history(folder)
@@ -133,6 +133,9 @@ def show_topic(
     for keyword in table.keywords:
         print_text(f"  {keyword.weight:.3f}  {keyword.label}")
     with open_readonly(folder) as collection:
+        if repeated := site_text_count(collection):
+            texts = "1 text that a site repeats" if repeated == 1 else f"{repeated} texts that sites repeat"
+            print_text(f"not learned from: {texts}; 'opilio why {folder} URL' shows those of a page")
         if agent_cards(collection):
             print_message(f"this is the table its agents started with; 'opilio maintain agents {folder}' shows theirs")
     return 0

@@ -229,6 +229,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     counts: tuple[tuple[str, int], ...] = ()  # stems of a relevant page, which expand the topic's table
     surfaces: tuple[str, ...] = ()  # the displayed form of each stem (S0-E4)
     sample_terms: bytes = b""  # the page's most distinctive terms (uint32), which train a learning judge
+    site_blocks: bytes = b""  # hashes of its host and of blocks that its site may repeat (uint64)
     warc_record: bytes = b""  # the gzip member to append to the WARC file
     sitemap_entries: tuple[SitemapEntry, ...] = ()  # of a sitemap or feed
     feeds: tuple[str, ...] = ()  # feeds that the page links

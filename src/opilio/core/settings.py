@@ -49,6 +49,7 @@ class TopicSettings(msgspec.Struct, kw_only=True):
     table_size: Positive = 50
     name_weight: Amount = 0.5  # of the words of name and description beside keywords and example pages
     title_weight: Count = 3  # how often a word of a page's title counts
+    skip_site_text: bool = True  # add no words to the table from text that a site repeats on most of its pages
     weighing: Literal["tf-idf", "tf-df", "corpus"] = "tf-idf"  # weighting of the words in example pages
 
 

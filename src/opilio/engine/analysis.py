@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from opilio.core.errors import ParseError
 from opilio.core.page import Page, Reading
-from opilio.core.protocols import Judge, OnlineLearner, Parser, Ranker
+from opilio.core.protocols import SITE_TEXT, Judge, OnlineLearner, Parser, Ranker
 from opilio.core.records import (
     SCOPE_FAILURE,
     SIGNAL_FAILURE,
@@ -25,6 +25,7 @@ from opilio.core.records import (
     Failure,
     FetchResult,
     Lead,
+    Reason,
     Tier,
     Verdict,
 )
@@ -39,10 +40,12 @@ from opilio.store.warc import response_record
 from opilio.text.language_id import identify_language
 from opilio.text.languages import language_code
 from opilio.text.vocabulary import Vocabulary
+from opilio.topic.site_text import SiteText, shown_text
 
 MAX_SHELL_TERMS = 40  # of a page that scripts may fill
 MAX_EXPANSION_TERMS = 200  # stems of a relevant page that are sent home to feed the topic table
 MAX_SURFACE_FORMS = 60  # the commonest of them go with the word as it was written: others hardly reach a table
+MAX_SITE_TEXT_CHARS = 200  # of the text that a reason shows
 
 TermCounts = tuple[tuple[str, int], ...]
 
@@ -57,18 +60,34 @@ class PageFeatures:
         feeds: bool = True,
         telling: Callable[[Reading], NDArray[np.int64]] | None = None,
         with_link_score: Callable[[Verdict, float], Verdict] | None = None,
+        site_text: SiteText | None = None,
     ) -> None:
         self._vocabulary = vocabulary
         self.genre = genre
         self._feeds_topic = feeds
         self._judge_terms = telling
         self._with_link_score = with_link_score
+        self._site_text = site_text
 
     def combined_verdict(self, verdict: Verdict, lead: Lead) -> Verdict:
         """The verdict with the evidence of the link, if the judge counts it; a seed has no link."""
         if self._with_link_score is None or not lead.parent or lead.tier != Tier.LINK:
             return verdict
         return self._with_link_score(verdict, lead.score)
+
+    def with_site_text(self, verdict: Verdict, page: Page) -> Verdict:
+        """The verdict; its last reason names the text that is not learned from."""
+        site_text = self._site_text
+        blocks = site_text.blocks_of(page) if site_text else ()
+        if site_text is None or not blocks:
+            return verdict
+        shown = ", ".join(f"“{shown_text(block)}”" for block in blocks)[:MAX_SITE_TEXT_CHARS]
+        words = sum(len(site_text.terms_of(block)) for block in blocks)
+        return replace(verdict, reasons=(*verdict.reasons, Reason(f"{SITE_TEXT}{shown}", float(words))))
+
+    def site_blocks(self, page: Page) -> bytes:
+        """What the learner of site text counts; nothing where there is no such learner."""
+        return self._site_text.sample(page) if self._site_text else b""
 
     def sample(self, reading: Reading) -> bytes:
         """The terms that a learning judge is taught with; nothing where the judge does not learn."""
@@ -80,9 +99,12 @@ class PageFeatures:
             return (), ()
         terms, book = reading.terms, self._vocabulary
         term_counts = Counter([t for start, end in reading.main_slices for t in terms[start:end]])
+        if self._site_text:
+            for block in self._site_text.blocks_of(reading.page):
+                term_counts.subtract(self._site_text.terms_of(block))
         # Sorting all is a quarter of the time of most_common, whose heap runs in Python (measured); ties stay the same.
         common = sorted(term_counts.items(), key=itemgetter(1), reverse=True)[:MAX_EXPANSION_TERMS]
-        counts = tuple([(book.stem_of(term), n) for term, n in common])
+        counts = tuple([(book.stem_of(term), n) for term, n in common if n > 0])
         return counts, tuple([book.surface_of(term) for term, _ in common[:MAX_SURFACE_FORMS]])
 
 
@@ -244,11 +266,12 @@ class PageAnalyzer:
             truncated=fetched.truncated,
             needs_browser=len(reading.terms) < MAX_SHELL_TERMS and b"<script" in fetched.body,
             feeds=page.feeds,
-            verdict=verdict,
+            verdict=self._features.with_site_text(verdict, page),
             # A page's own score: its links must not inherit the evidence of the link to it.
             links=self.rank(reading, alone, lead),
             counts=counts,
             surfaces=surfaces,
             sample_terms=self._features.sample(reading),
+            site_blocks=self._features.site_blocks(page),
             warc_record=response_record(fetched) if self.make_records else b"",
         )

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opilio.core.page import Reading
-from opilio.core.protocols import JUDGE_STATE, LINK_TO_PAGE, PAGE_ALONE, BaseLearner
+from opilio.core.protocols import JUDGE_STATE, LENGTH, LINK_TO_PAGE, PAGE_ALONE, BaseLearner
 from opilio.core.records import Outcome, Reason, Verdict
 from opilio.judge.similarity import CoverageJudge
 from opilio.learn.logistic import logistic
@@ -38,6 +38,9 @@ MIN_MIDDLE, MAX_MIDDLE = 0.12, 0.45
 # Weights of log-odds where the link to a page counts too: fitted to the pages of 46 crawls of six webs, and the same
 # within 0.1 when each web in turn is left out (docs/lab/judge.md).
 PAGE_WEIGHT, LINK_BIAS = 0.65, 0.2
+# Log-odds by which a page that is e times as long as the crawl's pages on average loses: a long page covers words of
+# the topic by chance (docs/lab/judge.md).
+LENGTH_WEIGHT, MAX_LENGTH = 0.6, 2.0
 MIN_CHANCE = 0.005  # probabilities are bounded to this and its complement
 
 
@@ -47,11 +50,13 @@ class _JudgeLesson(msgspec.Struct, array_like=True):
     sample: bytes
     coverage: float
     label_weight: float = 0.0
+    words: int = 0
 
 
 class _JudgeState(msgspec.Struct, array_like=True):
     text: TextModelState
     coverages: list[float] = []
+    lengths: list[float] = []
 
 
 class LearnedJudge(BaseLearner):
@@ -77,6 +82,7 @@ class LearnedJudge(BaseLearner):
         # Only examples need the background: a crawl soon finds off-topic pages (docs/lab/committee.md).
         self.model = TextModel(self._document_frequency if examples else None)
         self._coverages: deque[float] = deque(maxlen=COVERAGE_WINDOW)
+        self._lengths: deque[float] = deque(maxlen=COVERAGE_WINDOW)  # logarithms of numbers of words
         self._last_sample: tuple[Reading, TermIds] | None = None
         for page, positive in examples if share else ():
             self._add_page(self._distinctive_terms(*base.words.example_counts(page)), positive)
@@ -128,13 +134,20 @@ class LearnedJudge(BaseLearner):
             text_logit = self.model.logit(terms)
             coverages = self.model.scale.fitted_pages
             share = self.share * coverages / (coverages + PAGES_FOR_HALF_SHARE)
-        score = logistic((1.0 - share) * logit + share * text_logit)
+        length = self._relative_length(reading)
+        score = logistic((1.0 - share) * logit + share * text_logit - LENGTH_WEIGHT * length)
         words = tuple(
             Reason(f"text model: {self._label_of(t) or t}", w, share)
             for t, w in self.model.strongest_terms(terms, MODEL_REASONS)
         )
-        summary = (verdict.reasons[0], Reason("text model", text_logit, share))
+        by_length = Reason(LENGTH, length, -LENGTH_WEIGHT if length else 0.0)
+        summary = (verdict.reasons[0], Reason("text model", text_logit, share), by_length)
         return Verdict(score=score, relevant=score >= 0.5, reasons=(*summary, *verdict.reasons[1:], *words))
+
+    def _relative_length(self, reading: Reading) -> float:
+        """The logarithm of the page's length relative to the mean of the crawl; 0 until pages were learned."""
+        mean = self.model.scale.mean_length
+        return max(-MAX_LENGTH, min(MAX_LENGTH, math.log1p(len(reading.terms)) - mean)) if mean else 0.0
 
     def sample(self, reading: Reading) -> TermIds:
         """The most distinctive terms of a page: frequent on it, rare in general."""
@@ -156,7 +169,9 @@ class LearnedJudge(BaseLearner):
         if not self.share:
             return b""
         lessons = [
-            _JudgeLesson(outcome.analysis.sample_terms, outcome.analysis.verdict.reasons[0].value)
+            _JudgeLesson(
+                outcome.analysis.sample_terms, outcome.analysis.verdict.reasons[0].value, words=outcome.analysis.words
+            )
             for outcome in outcomes
             if outcome.analysis
             and outcome.analysis.verdict
@@ -180,10 +195,11 @@ class LearnedJudge(BaseLearner):
                 self._add_page(terms, page.coverage > 0.5, page.label_weight)
                 continue
             self._coverages.append(page.coverage)
+            self._lengths.append(math.log1p(page.words))
             if page.coverage >= self.middle or page.coverage < SURELY_IRRELEVANT_SHARE * self.middle:
                 self._add_page(terms, page.coverage >= self.middle)
         if self._is_refit_due() or any(page.label_weight for page in pages):
-            self.model.fit(self._fit_middle())
+            self.model.fit(self._fit_middle(), sum(self._lengths) / len(self._lengths) if self._lengths else 0.0)
 
     def _is_refit_due(self) -> bool:
         """True if enough pages were added since the last fit. Until the model is ready, pages of any class count."""
@@ -199,7 +215,7 @@ class LearnedJudge(BaseLearner):
         self.model.add(terms, positive, weight)
 
     def snapshot(self) -> bytes:
-        return msgspec.msgpack.encode(_JudgeState(self.model.state(), list(self._coverages)))
+        return msgspec.msgpack.encode(_JudgeState(self.model.state(), list(self._coverages), list(self._lengths)))
 
     def worker_state(self) -> bytes:
         """The part of a snapshot that a worker needs to judge, a tenth of its size."""
@@ -209,6 +225,7 @@ class LearnedJudge(BaseLearner):
         kept = msgspec.msgpack.decode(state, type=_JudgeState)
         self.model.restore(kept.text)
         self._coverages = deque(kept.coverages, COVERAGE_WINDOW)
+        self._lengths = deque(kept.lengths, COVERAGE_WINDOW)
 
 
 def with_link_score(weight: float, verdict: Verdict, link_score: float) -> Verdict:

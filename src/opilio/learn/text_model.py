@@ -35,6 +35,7 @@ class TextScale(msgspec.Struct, array_like=True):
     fitted_middle: float = 0.0  # the judge's middle at the last fit; 0: none yet
     # Pages on the topic at the last fit: between fits the model is the same in all processes.
     fitted_pages: float = 0.0
+    mean_length: float = 0.0  # mean logarithm of the number of words of all pages; 0: none yet
 
 
 class TextModelState(msgspec.Struct, array_like=True):
@@ -103,10 +104,11 @@ class TextModel:
         elif page in kind:
             kind.remove(page)
 
-    def fit(self, middle: float = 0.0) -> None:
+    def fit(self, middle: float = 0.0, mean_length: float = 0.0) -> None:
         """Compute the weights and the scale; with too few pages the model stays unfitted."""
         counts_seen, scale = self._page_counts, self.scale
         scale.fitted_middle = middle
+        scale.mean_length = mean_length
         scale.version += 1
         counts_seen.waiting = [0, 0]
         # Merged also if the model is never fitted, so that pages do not accumulate.

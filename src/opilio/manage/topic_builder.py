@@ -18,10 +18,11 @@ from opilio.core.page import Page
 from opilio.core.protocols import TOPIC_STATE
 from opilio.core.settings import Settings
 from opilio.core.settings_input import read_settings
+from opilio.engine.learning import JournaledLearner
 from opilio.engine.wiring.topic_files import LoggedQuery, split_intervals
 from opilio.judge.similarity import CosineJudge
 from opilio.learn.logistic import roc_auc
-from opilio.store.collection import open_readonly
+from opilio.store.collection import Collection, open_readonly
 from opilio.store.run_tables import snapshots
 from opilio.text.language_id import identify_language
 from opilio.text.languages import language_code, language_name
@@ -31,6 +32,7 @@ from opilio.topic.evolving import EvolvingTopic, restored_table
 from opilio.topic.page_terms import PageTerms
 from opilio.topic.query_log import QueryLogSmoothing, QueryLogWeights, stem_query
 from opilio.topic.setup import background_idf
+from opilio.topic.site_text import SITE_TEXT_STATE, SiteText
 from opilio.topic.topic import SourceWeights, Topic, build_topic_table, is_valid_text, make_stemmer, make_topic
 from opilio.topic.weights import NoiseFilter, TfIdf, WeightTable
 from opilio.topic.wordnet import Suggestion, WordNet
@@ -218,6 +220,13 @@ def table_history(folder: Path) -> list[tuple[float, WeightTable]]:
     if not found:
         raise TopicError(f"{folder}: has no topic yet: its crawl never began")
     return found
+
+
+def site_text_count(collection: Collection) -> int:
+    """The number of texts that sites repeat and the crawl leaves out."""
+    site_text = SiteText(lambda _: ())
+    JournaledLearner(site_text, collection, SITE_TEXT_STATE).load()
+    return site_text.block_count
 
 
 def table_to_dict(at: float, table: WeightTable) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from opilio.core.protocols import LINK_TO_PAGE, PAGE_ALONE
+from opilio.core.protocols import LENGTH, LINK_TO_PAGE, PAGE_ALONE, SITE_TEXT
 from opilio.core.records import Reason
 from opilio.engine.labels import LABEL_REASON
 
@@ -15,7 +15,7 @@ MODEL_PREFIX = "text model: "
 # Reasons that sum up others; they are not words of the page.
 SUMMARY_REASONS = frozenset(
     {"coverage", "text model", "cosine", "topic words", "blend", "query words", "query words found", LABEL_REASON}
-    | {PAGE_ALONE, LINK_TO_PAGE}
+    | {PAGE_ALONE, LINK_TO_PAGE, LENGTH}
 )
 FAILURES = {
     "dns": "host name not found",
@@ -194,7 +194,7 @@ def verdict_sentence(relevant: bool, reasons: Sequence[Reason], duplicate: bool 
 
 
 def _is_word(reason: Reason) -> bool:
-    return reason.name not in SUMMARY_REASONS and not reason.name.startswith(MODEL_PREFIX)
+    return reason.name not in SUMMARY_REASONS and not reason.name.startswith((MODEL_PREFIX, SITE_TEXT))
 
 
 def _logit(chance: float) -> float:
@@ -216,16 +216,18 @@ def score_parts(score: float, reasons: Sequence[Reason]) -> dict[str, Any]:
     alone, link = by_name.get(PAGE_ALONE), by_name.get(LINK_TO_PAGE)
     share = alone.weight if alone else 1.0
     learned = share * model.value * model.weight if model else 0.0
-    by_link = [("Link to it", link.weight * _logit(link.value))] if link else []
+    length = by_name.get(LENGTH)
+    others = [("Length of the page", share * length.value * length.weight)] if length and length.value else []
+    others += [("Link to it", link.weight * _logit(link.value))] if link else []
     words = [(reason.name, reason.value) for reason in reasons if _is_word(reason)]
     rest = coverage.value - sum(value for _, value in words)
     if rest < -0.005:  # another part of the judge raised the coverage, or words overlap
         return {}
     return {
         "total": total,
-        "points": [("Topic keywords", total - learned - sum(points for _, points in by_link))]
+        "points": [("Topic keywords", total - learned - sum(points for _, points in others))]
         + ([("Learned text model", learned)] if model else [])
-        + by_link,
+        + others,
         "words": words + ([("other keywords", rest)] if rest > 0.0005 else []),
         "coverage": coverage.value,
         "model": [(r.name.removeprefix(MODEL_PREFIX), r.value) for r in reasons if r.name.startswith(MODEL_PREFIX)],

@@ -30,6 +30,7 @@ from opilio.topic.build_context import BuildContext
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.page_terms import CachedIdf, PageTerms
 from opilio.topic.setup import background_frequencies, background_idf, build_genres, build_reader, build_vocabulary
+from opilio.topic.site_text import SITE_TEXT_STATE, SiteText
 from opilio.topic.topic import Topic
 from opilio.topic.weights import WeightTable
 
@@ -107,6 +108,11 @@ def build_crawler_parts(
         judge = shared.wrap_judge(judge)
     ranker: Ranker = build_component("rank", settings.rank, context)
     learners: dict[str, OnlineLearner] = {TOPIC_STATE: evolving}
+    expands_by_pages = settings.expansion["kind"] not in ("none", "query-log")
+    # Nothing else learns words for good, so other crawls need not count the texts of sites.
+    site_text = SiteText(vocabulary.terms) if expands_by_pages and settings.topic.skip_site_text else None
+    if site_text is not None:
+        learners[SITE_TEXT_STATE] = site_text
     for part in (topic_judge, ranker):
         if isinstance(part, HasLearners):
             learners |= part.learners()
@@ -114,12 +120,11 @@ def build_crawler_parts(
         # A run with other options may have left states of learners that this one does not have.
         if name in learners:
             restore_state(learners[name], name, state)
-    expands_by_pages = settings.expansion["kind"] not in ("none", "query-log")
     sample = topic_judge.sample if isinstance(topic_judge, SamplesPages) else None
     detect_genre = build_genres(settings, vocabulary, ()).detect
     link_weight = topic_judge.link_weight if isinstance(topic_judge, LearnedJudge) else 0.0
     with_link = partial(with_link_score, link_weight) if link_weight else None
-    features = PageFeatures(vocabulary, detect_genre, expands_by_pages, sample, with_link)
+    features = PageFeatures(vocabulary, detect_genre, expands_by_pages, sample, with_link, site_text)
     analyzer = PageAnalyzer(shared.parser, shared.read, judge, ranker, features, learners, records=shared.make_records)
     return AnalysisParts(analyzer, learners, ranker, owner=owner)
 

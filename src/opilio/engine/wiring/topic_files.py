@@ -26,12 +26,15 @@ from opilio.engine.wiring.fetcher import build_fetcher
 from opilio.fetch.http import follow_redirects
 from opilio.parse.html import HtmlParser
 from opilio.text.language_id import guess_language
+from opilio.topic.site_text import example_texts
 
 
 async def read_examples(places: list[str], fetcher: Fetcher, option: str) -> tuple[str, ...]:
-    """The main text of each example; ConfigError names the one that can't be had."""
-    pages = [await read_page(place, fetcher, option) for place in places]
-    return tuple(f"{page.title}\n{page.main_text}" for page in pages)
+    """Title and main text of each example, without what examples of one site share.
+
+    ConfigError names an example that can't be read.
+    """
+    return example_texts([await read_page(place, fetcher, option) for place in places])
 
 
 async def detect_example_language(settings: Settings) -> str:
