@@ -8,6 +8,7 @@ import pytest
 import uvloop
 
 from checks.hostile_site import Behaviour, Site, answer, raw, silent, site
+from opilio.fetch import curl
 from opilio.fetch.curl import CurlFetcher, conditional_headers, connect_to_entry
 from opilio.fetch.http import FetchLimits, NetworkOptions, follow_redirects
 
@@ -48,6 +49,20 @@ def test_request_names_the_crawler_and_what_it_reads() -> None:
         assert "cookie" not in sent
 
     with_site({"/": answer(set_cookie="a=b")}, job)
+
+
+def test_cookies_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the cookies of all hosts take too much memory, all are forgotten."""
+    monkeypatch.setattr(curl, "MAX_COOKIE_BYTES", 5_000)
+
+    async def job(fetcher: CurlFetcher, served: Site) -> None:
+        for path in ("/small", "/plain", "/large", "/large", "/plain"):
+            await fetcher.fetch(served.url(path))
+        sent = [request.headers.get("cookie", "") for request in served.requests]
+        assert [text.partition("=")[0] for text in sent] == ["", "small", "small", "large", ""]
+
+    pages = {"/small": answer(set_cookie="small=1; path=/"), "/large": answer(set_cookie=f"large={'x' * 3000}; path=/")}
+    with_site({**pages, "/plain": answer()}, job, NetworkOptions(allow_private=True, cookies=True))
 
 
 def test_connection_is_kept_when_a_host_is_asked_again() -> None:

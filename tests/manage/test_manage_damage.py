@@ -14,6 +14,7 @@ from opilio.manage.export import export
 from opilio.manage.repair import check_and_repair
 from opilio.manage.verify import verify
 from opilio.search.indexer import update_index
+from opilio.store import seal
 from opilio.store.collection import Collection
 from opilio.store.page_selection import PageFilter
 from opilio.store.seal import SEAL_FILE
@@ -158,3 +159,43 @@ def test_killed_writer_leaves_no_checksums(folder: Path) -> None:
     collection.close()
     assert (folder / SEAL_FILE).exists()
     assert not any("changed since" in line for line in problems_of(folder))
+
+
+def test_large_database_is_not_read_for_a_small_change(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Damage behind the first block is found by verify, also after a command has written and sealed the database."""
+    monkeypatch.setattr(seal, "FULL_CHECK_BYTES", 100_000)
+    path = folder / "crawl.db"
+    at = path.stat().st_size - 70_000
+    flip(path, at)
+    collection = Collection.open_for_writing(folder)
+    with collection.unit_of_work():
+        collection.set_meta(note="x" * 10_000)
+    collection.close()
+    changed = [line for line in problems_of(folder) if "changed since it was written" in line]
+    assert [line.partition(":")[0] for line in changed] == [f"crawl.db at {at // 65536 * 65536}"]
+    flip(path, at)
+    assert problems_of(folder) == []
+    flip(path, 60_000)
+    with pytest.raises(CollectionError, match=r"crawl\.db at 0: changed since"):
+        Collection.open_for_writing(folder)
+    flip(path, 60_000)
+    with path.open("ab") as file:
+        file.write(bytes(65_536))
+    with pytest.raises(CollectionError, match="blocks of 64 KiB"):
+        Collection.open_for_writing(folder)
+
+
+def test_flipped_byte_in_the_log_of_a_killed_crawl_is_found(folder: Path, tmp_path: Path) -> None:
+    """What was committed before a kill is in the log; SQLite itself ignores what follows a damaged part of it."""
+    collection = Collection.open_for_writing(folder)
+    for number in range(3):
+        with collection.unit_of_work():
+            collection.set_meta(note=str(number) * 5_000)
+    size = (folder / "crawl.db-wal").stat().st_size
+    killed = [Path(shutil.copytree(folder, tmp_path / f"k{number}")) for number in range(8)]
+    collection.close()
+    assert problems_of(killed[0]) == []
+    places = (3, 20, 40, 60, size // 2, size - 4000, size - 4110)
+    for copy, at in zip(killed[1:], places, strict=True):
+        flip(copy / "crawl.db-wal", at)
+        assert any(line.startswith("crawl.db-wal at ") for line in problems_of(copy)), at

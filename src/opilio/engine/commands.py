@@ -56,10 +56,10 @@ class CommandTargets:
 class CommandInbox:
     """Applies the commands that came since its last poll."""
 
-    def __init__(self, targets: CommandTargets) -> None:
+    def __init__(self, targets: CommandTargets, suspended_s: Callable[[], float] = float) -> None:
         self._targets = targets
         self._next_poll_at = 0.0
-        self.pause_timer = PauseTimer()
+        self.pause_timer = PauseTimer(suspended_s)
         self.stop_reason = ""  # set by the command `stop`
 
     @property
@@ -68,7 +68,7 @@ class CommandInbox:
         return self.pause_timer.paused_since is not None
 
     def paused_s(self, now: float) -> float:
-        """How long the crawl was paused in all."""
+        """How long the crawl was paused in all, without the time while the machine was suspended."""
         return self.pause_timer.total_s(now)
 
     def apply_stored(self, now: float) -> None:
@@ -173,20 +173,22 @@ class CommandInbox:
 
 
 class PauseTimer:
-    """How long a crawl was paused."""
+    """How long a crawl was paused while the machine was awake: `suspended_s` returns how long it was not."""
 
-    def __init__(self) -> None:
-        self.paused_since: float | None = None
+    def __init__(self, suspended_s: Callable[[], float]) -> None:
+        self._suspended_s = suspended_s
+        self.paused_since: float | None = None  # in seconds awake
         self._previous_s = 0.0
 
     def start(self, now: float) -> None:
-        self.paused_since = now if self.paused_since is None else self.paused_since
+        self.paused_since = now - self._suspended_s() if self.paused_since is None else self.paused_since
 
     def stop(self, now: float) -> None:
         self._previous_s, self.paused_since = self.total_s(now), None
 
     def total_s(self, now: float) -> float:
-        return self._previous_s + (0.0 if self.paused_since is None else now - self.paused_since)
+        since = self.paused_since
+        return self._previous_s + (0.0 if since is None else now - self._suspended_s() - since)
 
 
 def _any_target(_name: str, target: str) -> str:

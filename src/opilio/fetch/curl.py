@@ -7,7 +7,7 @@ refuses private addresses.
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pycurl
 from msgspec.structs import replace
@@ -38,8 +38,8 @@ _CONDITIONAL_HEADERS = {
 _NOT_MODIFIED = 304
 # Larger than libcurl's 16 KiB, so that most pages arrive in one or two callbacks.
 _BUFFER_BYTES = 64 << 10
-# After this number of responses that set cookies, all are forgotten: memory stays bounded in a crawl of many hosts.
-MAX_COOKIE_RESPONSES = 20_000
+# When the cookies of all hosts take more than this, all are forgotten. A host may set 150 cookies of 4 KB.
+MAX_COOKIE_BYTES, _COOKIE_OVERHEAD_BYTES = 8 << 20, 200
 
 
 class CurlFetcher:
@@ -71,7 +71,7 @@ class CurlFetcher:
         self._headers = [f"Accept: {_PAGES}{documents}*/*;q=0.1", f"Accept-Encoding: {ACCEPT_ENCODING}"]
         if self._network.language:
             self._headers.append(f"Accept-Language: {self._network.language}, *;q=0.5")
-        self._cookie_responses = 0
+        self._cookie_bytes = 0
         self._cookies = pycurl.CurlShare() if self._network.cookies else None
         if self._cookies is not None:
             self._cookies.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_COOKIE)
@@ -163,7 +163,7 @@ class CurlFetcher:
         location = redirect_target(status, found.header("location"), transfer.url)
         sets_cookie = self._cookies is not None and found.header("set-cookie") != ""
         if sets_cookie:
-            self._bound_cookies(handle)
+            self._bound_cookies(handle, headers)
         # Often to another spelling of the same URL. With a new cookie, the same request can succeed.
         if location == transfer.url and not sets_cookie:
             location, transfer.failure = "", Failure("redirect-loop", "redirects to itself")
@@ -184,10 +184,12 @@ class CurlFetcher:
             truncated="" if transfer.failure else transfer.truncated,
         )
 
-    def _bound_cookies(self, handle: pycurl.Curl) -> None:
-        self._cookie_responses += 1
-        if self._cookie_responses >= MAX_COOKIE_RESPONSES:
-            self._cookie_responses = 0
+    def _bound_cookies(self, handle: pycurl.Curl, headers: Sequence[tuple[str, str]]) -> None:
+        for name, value in headers:
+            if name.lower() == "set-cookie":
+                self._cookie_bytes += len(value) + _COOKIE_OVERHEAD_BYTES
+        if self._cookie_bytes > MAX_COOKIE_BYTES:
+            self._cookie_bytes = 0
             handle.setopt(pycurl.COOKIELIST, "ALL")
 
     def _new_handle(self) -> pycurl.Curl:

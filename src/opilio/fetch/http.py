@@ -24,7 +24,7 @@ class FetchLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     # After decoding; of a longer text the beginning is kept, anything else that is longer is a failure.
     body_bytes: int = 8 << 20
     document_bytes: int = 32 << 20  # the same for documents such as PDF, which can't be read in part
-    in_flight_bytes: int = 64 << 20  # of all bodies that are being received
+    in_flight_bytes: int = 32 << 20  # of all bodies that are being received
     header_bytes: int = 64 << 10
     header_count: int = 256
     total_s: float = 60.0

@@ -150,7 +150,7 @@ def hash_to_word(hashes: NDArray[np.uint32]) -> NDArray[np.uint32]:
 
 
 # Links of one list share their tag path
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 14)
 def hash_text(text: str) -> int:
     """A stable 32-bit hash of a text."""
     return zlib.crc32(text.encode("utf-8", "surrogatepass"))
@@ -167,7 +167,7 @@ def url_prefixes(url: str) -> tuple[int, ...]:
 
 
 # Links share their directories
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 14)
 def _directory_prefixes(directory: str) -> tuple[int, ...]:
     parts = directory.split("/")
     hashes = [hash_text("/".join(parts[: n + 1])) for n in range(min(len(parts), PREFIX_COUNT))]

@@ -23,7 +23,7 @@ from opilio.store.maintain.record_check import StoredRecord, record_problem, sto
 from opilio.store.postgres.chunks import delete_copies, storage_problems, unused_objects
 from opilio.store.postgres.collection import PostgresCollection
 from opilio.store.postgres.objects import ObjectMissingError
-from opilio.store.seal import seal_problems
+from opilio.store.seal import log_problems, seal_problems
 from opilio.store.warc import local_warc, warc_name
 from opilio.topic.setup import resolve_settings
 
@@ -41,12 +41,20 @@ class IntegrityProblem(msgspec.Struct, frozen=True):
 
 def verify(folder: Path) -> list[str]:
     """The problems of a collection, at most MAX_PROBLEMS lines."""
+    return [finding.message for finding in islice(all_problems(folder), MAX_PROBLEMS)]
+
+
+def all_problems(folder: Path) -> Iterator[IntegrityProblem]:
+    """All problems, the cheap checks first; a stream without a limit."""
+    # Before SQLite opens the database: it uses up the log. That of a running crawl is being written.
+    logged = [] if has_writer(folder) else list(log_problems(folder))
     with open_readonly(folder) as collection:
-        return [finding.message for finding in islice(find_problems(collection), MAX_PROBLEMS)]
+        for text, harmless in logged:
+            yield IntegrityProblem(text, derived=harmless, damage=not harmless)
+        yield from _find_problems(collection)
 
 
-def find_problems(collection: Collection) -> Iterator[IntegrityProblem]:
-    """All problems, the cheap checks first; a stream."""
+def _find_problems(collection: Collection) -> Iterator[IntegrityProblem]:
     settings = list(_settings(collection))
     yield from map(IntegrityProblem, settings)
     for text, harmless in seal_problems(collection.folder):
@@ -141,9 +149,3 @@ def _records_of(name: str, file: BinaryIO, rows: Iterable[StoredRecord], size: i
             yield IntegrityProblem(f"{name} at {row.offset}: {problem} ({row.url})", lost_record=row)
     if end < size:
         yield IntegrityProblem(f"{name} at {end}: {size - end} bytes that belong to no page")
-
-
-def all_problems(folder: Path) -> Iterator[IntegrityProblem]:
-    """All problems, without a limit; for repair."""
-    with open_readonly(folder) as collection:
-        yield from find_problems(collection)

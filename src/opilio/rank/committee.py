@@ -51,7 +51,8 @@ ADDRESS_DTYPE = np.dtype(
         ("query", "?"),
     ]
 )
-_ADDRESS_CACHE_SIZE = 1 << 16
+# URLs and headings of the last few hundred pages. A URL takes 450 bytes, and a hostile page has thousands of new ones.
+_ADDRESS_CACHE_SIZE, _HEADING_CACHE_SIZE = 1 << 15, 1 << 14
 _ADDRESS_STRUCT = Struct(f"={WORD_SLOTS[URL_TEXT]}I{PREFIX_COUNT}If?")
 _HEADING_STRUCT = Struct(f"={WORD_SLOTS[HEADING_TEXT]}I")
 _TEXT_KIND_COLUMNS = np.repeat(
@@ -74,7 +75,7 @@ class LinkWords:
         self.vocabulary = vocabulary
         self._url_terms = url_terms
         self.address_features = lru_cache(_ADDRESS_CACHE_SIZE)(self._address)
-        self._heading = lru_cache(_ADDRESS_CACHE_SIZE)(self._hashed_heading)
+        self._heading = lru_cache(_HEADING_CACHE_SIZE)(self._hashed_heading)
 
     def hash_words(self, links: Sequence[Link], texts: LinkTexts, addresses: NDArray[np.void]) -> LinkWordIndices:
         """One row of indices per link, the kinds of text in the order of WORD_SLOTS; 0: no word."""

@@ -83,7 +83,7 @@ def refused_links(page: Page) -> dict[int, str]:
 
 
 # The same URLs occur on many pages.
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 14)
 def file_extension(url: str) -> str:
     """The file extension of a URL's path, in lower case, or nothing; a page about a file (`File:Wren.jpg`) has none.
 

@@ -18,7 +18,7 @@ from opilio.text.word_vectors import DIMENSIONS, Vectors, WordVectors, to_bytes,
 from opilio.topic.evolving import CompiledTable, EvolvingTopic
 from opilio.topic.page_terms import Idf
 
-_URL_CACHE_SIZE = 1 << 16
+_URL_CACHE_SIZE = 1 << 14
 _NOTHING = bytes(DIMENSIONS)
 
 

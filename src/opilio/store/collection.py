@@ -21,7 +21,16 @@ from opilio.store.connection import DATABASE, connect, database_error, read_head
 from opilio.store.locks import CRAWL_COMMAND, LINK_FILE, LOCK_FILE, LOCK_TIMEOUT_S, hold_files
 from opilio.store.locks import acquire_write_lock as lock_of
 from opilio.store.schema import ADDED_TABLES, APPLICATION_ID, SCHEMA_VERSION, TABLES
-from opilio.store.seal import remove_seal, require_intact, write_seal
+from opilio.store.seal import (
+    OpenedSeal,
+    changed_blocks,
+    log_of,
+    opened_seal,
+    remove_seal,
+    require_intact,
+    updated_checksums,
+    write_seal,
+)
 from opilio.store.upgrade import emulate, upgrade
 
 CONFIG = "crawl.toml"
@@ -46,10 +55,13 @@ CreateTables = Callable[[Database], None]
 class Collection:
     """An open collection. Use `create`, `open_for_reading` or `open_for_writing`."""
 
-    def __init__(self, folder: Path, connection: Database, lock: IO[str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, connection: Database, lock: IO[str] | None = None, seal: OpenedSeal | None = None
+    ) -> None:
         self.folder = folder
         self.connection = connection
         self._lock = lock
+        self._seal = seal  # that it had before it was opened for writing
 
     @classmethod
     def create(cls, folder: Path, config: str, parts: Sequence[CreateTables] = ()) -> "Collection":
@@ -112,8 +124,9 @@ class Collection:
         try:
             if not damaged:
                 require_intact(folder)
+            seal = None if damaged else opened_seal(folder)
             remove_seal(folder)
-            return cls(folder, _open(folder, ADDED_TABLES), lock)
+            return cls(folder, _open(folder, ADDED_TABLES), lock, seal)
         except BaseException:
             lock.close()
             raise
@@ -190,12 +203,13 @@ class Collection:
     def _close_sealed(self) -> None:
         """Write the log into the database, then the checksums; not where a reader or a full disk prevents it."""
         with suppress(sqlite3.Error, OSError):
+            changed = changed_blocks(self.folder, self._seal)
             self.connection.execute("PRAGMA busy_timeout = 0")
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             self.connection.close()
-            log = self.folder / f"{DATABASE}-wal"
+            log = log_of(self.folder / DATABASE)
             if not log.exists() or not log.stat().st_size:
-                write_seal(self.folder)
+                write_seal(self.folder, known=updated_checksums(self.folder, self._seal, changed))
 
 
 def is_linked(folder: Path) -> bool:

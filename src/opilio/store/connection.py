@@ -30,7 +30,7 @@ def connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(sqlite_uri(path), isolation_level=None, timeout=30.0, uri=True)
     # NORMAL: a killed process loses nothing; after a power cut the last commits may be gone, never half there.
     connection.executescript(
-        "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -65536;"
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -32768;"
         "PRAGMA mmap_size = 1073741824; PRAGMA temp_store = MEMORY; PRAGMA wal_autocheckpoint = 4000;"
     )
     return connection

@@ -50,7 +50,7 @@ class _UrlTermCache(dict[str, tuple[int, ...]]):
 class UrlTerms:
     """The terms of URLs. Hosts and path segments are cached: the links of a page share most of them."""
 
-    def __init__(self, vocabulary: Vocabulary, capacity: int = 50_000) -> None:
+    def __init__(self, vocabulary: Vocabulary, capacity: int = 20_000) -> None:
         self._vocabulary = vocabulary
         self._capacity = capacity
         self._hosts = _UrlTermCache(self._host_terms, capacity)

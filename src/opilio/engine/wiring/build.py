@@ -190,7 +190,8 @@ def _build_command_inbox(
             parts.topics,
             writers.learning.retire_agent,
             committer.apply_labels,
-        )
+        ),
+        lambda: environment.clock.suspended_s,
     )
 
 

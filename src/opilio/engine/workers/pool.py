@@ -37,7 +37,7 @@ from opilio.engine.workers.process import (
 
 MAX_STARTUP_FAILURES = 4
 MAX_WAITING_PER_WORKER = 16  # pages that wait for a worker: it has enough to do while the engine commits
-MAX_WAITING_BYTES = 32 << 20  # bodies that wait for all workers
+MAX_WAITING_BYTES = 8 << 20  # bodies that wait for all workers
 MAX_ATTEMPTS = 2  # worker processes that may end while they analyze the same page
 LIMIT_EXCEEDED = "analysis-limit"  # the kind of the failure of a page that is too expensive to analyze
 

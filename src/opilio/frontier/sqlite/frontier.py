@@ -37,8 +37,8 @@ class SqliteFrontier:
         connection: Database,
         policy: FrontierPolicy | None = None,
         *,
-        front_size: int = 200_000,
-        host_cache: int = 200_000,
+        front_size: int = 100_000,
+        host_cache: int = 50_000,
     ) -> None:
         self._policy = policy or FrontierPolicy()
         self._order = self._policy.order

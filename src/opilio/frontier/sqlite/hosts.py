@@ -97,7 +97,7 @@ class SleepingHosts:
 class HostTable:
     """The host table."""
 
-    def __init__(self, connection: Database, cached: int = 200_000) -> None:
+    def __init__(self, connection: Database, cached: int = 50_000) -> None:
         self._db = connection
         self._cache_size = cached
         self._ids: dict[str, int] = {}
