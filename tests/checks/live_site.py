@@ -405,6 +405,10 @@ READING = {
             "/signal": html("/signal", content_signal="ai-train=no"),
             "/usage": html("/usage", content_usage="train-ai=n"),
             "/licence": html("/licence", "", f"<link rel=license href={ROOT}/cc-by>"),
+            "/licence-a": html("/licence-a", "<a rel=license href=/cc-by-sa>CC</a>"),
+            "/licence-ld": html(
+                "/licence-ld", '<script type="application/ld+json">{"@graph": [{"license": "CC BY 4.0"}]}</script>'
+            ),
         },
         {
             "/noindex": "page noindex robots:noindex",
@@ -414,6 +418,8 @@ READING = {
             "/signal": "page content_signal",
             "/usage": "page content_usage",
             "/licence": f"page licence:{ROOT}/cc-by",
+            "/licence-a": f"page licence:{ROOT}/cc-by-sa",
+            "/licence-ld": "page licence:CC BY 4.0",
         },
     ),
     "cookie banners, dialogs, navigation": Feature(

@@ -121,10 +121,10 @@ def test_walls_and_empty_pages_are_reported_with_advice(crawled: tuple[Path, lis
         "login": (1, ["a.example"]),
         "consent": (1, ["a.example"]),
     }
-    assert status.needs_browser == 2  # the application, and the short page with data for scripts
+    assert status.needs_browser == 1
     shown = opilio("status", crawled[0]).stdout
     assert "bot challenge instead of 3 pages (a.example, cf.example): ask the owner" in shown
-    assert "2 pages with next to no text without JavaScript: crawl with --browser" in shown
+    assert "1 page with next to no text without JavaScript: crawl with --browser" in shown
 
 
 def test_browser_finds_what_scripts_make_and_sends_only_get(tmp_path: Path) -> None:

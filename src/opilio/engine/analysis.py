@@ -264,7 +264,7 @@ class PageAnalyzer:
             noindex=page.noindex,
             signals=page.signals,
             truncated=fetched.truncated,
-            needs_browser=len(reading.terms) < MAX_SHELL_TERMS and b"<script" in fetched.body,
+            needs_browser=len(reading.terms) < MAX_SHELL_TERMS and _runs_scripts(fetched.body),
             feeds=page.feeds,
             verdict=self._features.with_site_text(verdict, page),
             # A page's own score: its links must not inherit the evidence of the link to it.
@@ -275,3 +275,8 @@ class PageAnalyzer:
             site_blocks=self._features.site_blocks(page),
             warc_record=response_record(fetched) if self.make_records else b"",
         )
+
+
+def _runs_scripts(body: bytes) -> bool:
+    """True if a page has scripts that are not mere data."""
+    return body.count(b"<script") > body.count(b"application/ld+json") + body.count(b"application/json")

@@ -1,7 +1,7 @@
 """Metadata of a page for exports: title, author, dates, licence. Read from meta and link elements and JSON-LD."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -13,6 +13,7 @@ from opilio.parse.signals import LICENCE_METAS
 from opilio.parse.text_blocks import clean_text
 
 _MAX_JSON_LD = 200_000  # bytes of one block
+_JSON_LD_TYPE = b"application/ld+json"
 _MAX_NODES = 500  # of one block that are looked at
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ][\d:.]+(?:Z|[+-]\d{2}:?\d{2})?)?")
 _AUTHOR_NAMES = ("author", "article:author", "dc.creator", "dcterms.creator", "citation_author", "parsely-author")
@@ -67,13 +68,33 @@ def _first_date(*values: str) -> str:
     return next((found[0] for value in values if (found := _ISO_DATE.match(value.strip()))), "")
 
 
+def json_ld_licence(body: bytes) -> str:
+    """The licence that the JSON-LD of a page states; empty if none. Reads the bytes: the crawl's tree has no scripts."""
+    return _node_text(list(_read_json_ld(_script_blocks(body))), "license")
+
+
+def _script_blocks(body: bytes) -> Iterator[bytes]:
+    position = body.find(_JSON_LD_TYPE)
+    while position >= 0:
+        start = body.find(b">", position) + 1
+        end = body.find(b"</script", start)
+        if not start or end < 0:
+            return
+        yield body[start:end]
+        position = body.find(_JSON_LD_TYPE, end)
+
+
 def _json_ld(document: Document) -> Iterator[dict[str, Any]]:
+    return _read_json_ld(script.text for script in document.select('script[type="application/ld+json"]'))
+
+
+def _read_json_ld(blocks: Iterable[str | bytes]) -> Iterator[dict[str, Any]]:
     """The objects of the JSON-LD blocks, outer ones first; blocks that cannot be read are skipped."""
-    for script in document.select('script[type="application/ld+json"]'):
-        if len(script.text) > _MAX_JSON_LD:
+    for block in blocks:
+        if len(block) > _MAX_JSON_LD:
             continue
         with suppress(msgspec.DecodeError, RecursionError):
-            queue = [msgspec.json.decode(script.text)]
+            queue = [msgspec.json.decode(block)]
             seen = 0
             while queue and seen < _MAX_NODES:
                 node, seen = queue.pop(0), seen + 1

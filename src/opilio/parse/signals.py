@@ -50,7 +50,7 @@ class PageSignals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     tdm_reserved: bool | None = None
     tdm_policy: str = ""
     rsl: str = ""  # URL of a licence in Really Simple Licensing
-    licence: str = ""  # as stated in the head of the page or in a Link header
+    licence: str = ""  # as stated in the head of the page, by a link, in JSON-LD or in a Link header
 
     def denied(self) -> frozenset[str]:
         """The purposes that a signal denies."""

@@ -72,7 +72,7 @@ def convert_page(page: StoredPage) -> MarkdownPage | None:
         published=stated.published,
         modified=stated.modified,
         language=page.language or extracted.language,
-        licence=canonicalize_url(stated.licence, page.url) or stated.licence if stated.licence else "",
+        licence=_absolute_licence(stated.licence, page.url),
         fetched_at=format_iso_time(page.fetched_at),
         score=page.score,
         relevant=page.relevant,
@@ -81,6 +81,11 @@ def convert_page(page: StoredPage) -> MarkdownPage | None:
         signals=page.signals,
         markdown=extracted.content,
     )
+
+
+def _absolute_licence(licence: str, url: str) -> str:
+    """A licence as an absolute URL; a name, such as CC BY 4.0, stays as it is."""
+    return licence if not licence or " " in licence else canonicalize_url(licence, url) or licence
 
 
 def write_markdown_lines(pages: PageTable, out: BinaryIO, chunk_words: int = 0) -> int:
