@@ -13,7 +13,7 @@ from opilio.parse.signals import LICENCE_METAS
 from opilio.parse.text_blocks import clean_text
 
 _MAX_JSON_LD = 200_000  # bytes of one block
-_JSON_LD_TYPE = b"application/ld+json"
+JSON_LD_TYPE = b"application/ld+json"
 _MAX_NODES = 500  # of one block that are looked at
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ][\d:.]+(?:Z|[+-]\d{2}:?\d{2})?)?")
 _AUTHOR_NAMES = ("author", "article:author", "dc.creator", "dcterms.creator", "citation_author", "parsely-author")
@@ -69,19 +69,19 @@ def _first_date(*values: str) -> str:
 
 
 def json_ld_licence(body: bytes) -> str:
-    """The licence that the JSON-LD of a page states; empty if none. Reads the bytes: the crawl's tree has no scripts."""
+    """The licence that the JSON-LD of a page states, or nothing. Reads bytes: the tree of a crawl has no scripts."""
     return _node_text(list(_read_json_ld(_script_blocks(body))), "license")
 
 
 def _script_blocks(body: bytes) -> Iterator[bytes]:
-    position = body.find(_JSON_LD_TYPE)
+    position = body.find(JSON_LD_TYPE)
     while position >= 0:
         start = body.find(b">", position) + 1
         end = body.find(b"</script", start)
         if not start or end < 0:
             return
         yield body[start:end]
-        position = body.find(_JSON_LD_TYPE, end)
+        position = body.find(JSON_LD_TYPE, end)
 
 
 def _json_ld(document: Document) -> Iterator[dict[str, Any]]:
