@@ -20,6 +20,7 @@ NO_RULE = "out of scope: no rule of scope.allow matches"
         (["=www.example.org"], [], "https://a.www.example.org/", NO_RULE),
         (["example.org:8080"], [], "http://example.org:8080/", ALLOWED),
         (["example.org:8080"], [], "http://example.org/", NO_RULE),
+        (["bücher.example"], [], "https://www.xn--bcher-kva.example/", ALLOWED),
         (["bbc.co.uk"], [], "https://gov.co.uk/", NO_RULE),
         (["example.org/docs/*"], [], "https://example.org/docs/a/b?c=1", ALLOWED),
         (["example.org/docs/*"], [], "https://example.org/blog/", NO_RULE),

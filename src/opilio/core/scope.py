@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from opilio.core.errors import ConfigError
+from opilio.core.urls import canonicalize_url, host_of
 
 OUT_OF_SCOPE = "out of scope"
 _DOMAIN = re.compile(r"=?[^\s/*?#@:]+(:\d+)?")
@@ -40,7 +41,7 @@ class ScopeRule:
                 f"{option} '{text}': not a valid rule; write a domain or a path pattern without a scheme, "
                 "for example example.org, example.org/docs/* or /docs/*"
             )
-        self._host = domain.removeprefix("=").lower()
+        self._host = _ascii_host(domain.removeprefix("="))
         self._with_subdomains = not domain.startswith("=")
         self._matches_path = re.compile(translate(f"/{path}")).match if slash and path else None
 
@@ -88,6 +89,16 @@ def page_refusal(settings: ScopeSettings, content_type: str, language: str) -> s
         if value and ((allowed and not _listed(value, allowed)) or _listed(value, denied)):
             return f"{value} is not in {option}" if not _listed(value, denied) else f"{value} is denied"
     return ""
+
+
+def _ascii_host(domain: str) -> str:
+    """A host as canonical URLs have it.
+
+    >>> _ascii_host("Bücher.example:8080")
+    'xn--bcher-kva.example:8080'
+    """
+    url = None if domain.isascii() else canonicalize_url(f"http://{domain}/")
+    return host_of(url) if url else domain.lower()
 
 
 def media_type(content_type: str) -> str:
