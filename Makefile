@@ -28,7 +28,7 @@ SEARXNG_STATED := tests/seeds/searxng/needs.txt tests/seeds/searxng/server.txt
 
 export PYTHONDONTWRITEBYTECODE := 1
 .DEFAULT_GOAL := help
-.PHONY: help install install-test demo quick check coverage fuzz simulate docs test clean
+.PHONY: help install install-test demo quick check coverage fuzz simulate docs servers test clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -101,14 +101,20 @@ $(PYWB)/.installed: tests/manage/pywb_needs.txt
 	$(PYWB)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps -r $<
 	@touch $@
 
-# The quick tests run once, under coverage; the others run without, because it slows them most.
-test: check coverage $(SEARXNG)/.installed $(PYWB)/.installed
+# What the tests need beside .venv: servers, a browser, manuals.
+servers: $(SEARXNG)/.installed $(PYWB)/.installed
 	@sh scripts/get_package.sh chromium chromium "the tests of the pages in a browser"
 	@sh scripts/get_package.sh initdb postgresql "the tests of collections in PostgreSQL"
 	@for name in python3-doc git-doc sqlite3-doc postgresql-doc-15 valgrind; do \
 		sh scripts/get_package.sh /usr/share/doc/$$name $$name "the tests with manuals"; done
+
+# Packages are downloaded while the checks compute. The quick tests run once, under coverage; the others run without,
+# because it slows them most, and in one more process than there are cores, because they wait for servers and browsers.
+test:
+	@$(MAKE) --no-print-directory -j 2 check servers
+	@$(MAKE) --no-print-directory coverage
 	OPILIO_SEARXNG=$(CURDIR)/$(SEARXNG)/bin/python OPILIO_PYWB=$(CURDIR)/$(PYWB)/bin/python \
-		$(PYTEST) -m "not ($(QUICK))"
+		$(PYTEST) -n $$(($(JOBS) + 1)) -m "not ($(QUICK))"
 
 clean:
 	rm -rf $(VENV) $(SEARXNG) $(PYWB) demo site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \

@@ -110,7 +110,7 @@ def test_terms_of_engines_are_documented() -> None:
 def test_strategy_is_documented_with_a_source(name: str) -> None:
     row = re.search(rf"^\| `{name}` \|.*$", _page("strategies.md"), re.MULTILINE)
     assert row, f"docs/strategies.md lacks a row for {name}"
-    assert re.search(r"\(S\d-\d+|ours", row[0])
+    assert re.search(r"\(S\d-\d+|ours|arXiv:", row[0])
     kinds = [
         load_strategy(name).get(s, {}).get("kind", DEFAULT_KINDS[s]) for s in ("judge", "rank", "expansion", "order")
     ]

@@ -176,6 +176,7 @@ def with_desk(make: Callable[[], object], count: int, job: Callable[[WorkerPool]
     return asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_worker_is_replaced_and_only_its_page_fails_when_it_dies() -> None:
     async def job(desk: WorkerPool) -> None:
         desk.update_state("topic", b"v1")
@@ -193,6 +194,7 @@ def test_worker_is_replaced_and_only_its_page_fails_when_it_dies() -> None:
     with_desk(Deadly, 1, job)
 
 
+@pytest.mark.slow
 def test_last_answer_of_a_dead_worker_counts_when_a_write_to_it_fails_first() -> None:
     async def job(desk: WorkerPool) -> list[Analysis | BaseException]:
         await results(desk, "started")
@@ -207,6 +209,7 @@ def test_last_answer_of_a_dead_worker_counts_when_a_write_to_it_fails_first() ->
     assert [type(r).__name__ for r in found] == ["Analysis", "AnalysisError", "Analysis"]
 
 
+@pytest.mark.slow
 def test_pool_gives_up_when_workers_die_at_their_start() -> None:
     async def job(desk: WorkerPool) -> list[Analysis | BaseException]:
         found: list[Analysis | BaseException] = []
@@ -217,6 +220,7 @@ def test_pool_gives_up_when_workers_die_at_their_start() -> None:
     with_desk(stillborn, 1, job)
 
 
+@pytest.mark.slow
 def test_crawl_goes_on_when_a_worker_dies(tmp_path: Path) -> None:
     def deadly(_: AnalysisPool) -> AnalysisPool:
         return WorkerPool(partial(Deadly), 1)  # type: ignore[arg-type]

@@ -205,6 +205,7 @@ def test_growth_of_the_topic_is_reported_and_kept(tmp_path: Path) -> None:
     assert versions[-1] == changes[-1].version
 
 
+@pytest.mark.slow
 def test_pages_are_the_same_with_any_number_of_workers(tmp_path: Path) -> None:
     web = grid(4, 15)
     query = "SELECT url, title, score, words, fingerprint, relevant FROM page ORDER BY url"

@@ -15,6 +15,8 @@ from opilio.manage.formats.markdown import convert_page
 from opilio.manage.pages import PageTable
 from opilio.store.page_selection import PageFilter
 
+pytestmark = pytest.mark.slow
+
 MANUALS = Path("/usr/share/doc")
 # Host: folder of the package, first page, pages that are compared.
 SITES = {

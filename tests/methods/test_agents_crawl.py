@@ -291,6 +291,7 @@ def test_agents_exchange_words_and_links_when_enabled(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rank", ["committee", "attributes", "shark"])
+@pytest.mark.slow
 def test_agents_work_with_every_kind_of_ranker(tmp_path: Path, rank: str) -> None:
     with served(SmallWeb(grid(hosts=3, pages=12))) as server:
         tree = by_agents(server, SEEDS[:2], rank={"kind": rank}, judge={"kind": "learned"}, engine={"workers": 1})
@@ -405,6 +406,7 @@ def test_agents_that_make_no_sense_are_refused_before_a_folder_is_made(
     assert not (tmp_path / "c").exists()
 
 
+@pytest.mark.slow
 def test_agents_revisit_pages_when_enabled(tmp_path: Path) -> None:
     week, web = 7 * 86_400.0, SmallWeb(WEB)
     with served(web) as server:

@@ -58,6 +58,7 @@ def test_as_many_folds_as_hosts_allow_s1_e4(hosts: int, folds: int, by_host: boo
     assert (trial.folds, trial.by_host, trial.groups) == (folds, by_host, hosts)
 
 
+@pytest.mark.slow
 def test_three_learners_are_compared_in_precision_time_and_complexity_s1_30() -> None:
     trial = compare_learners(Watched(200, 15), LEARNER_NAMES, ticking())  # type: ignore[arg-type]
     assert list(trial.results) == list(LEARNER_NAMES)

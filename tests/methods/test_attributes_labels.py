@@ -81,6 +81,7 @@ def test_same_word_teaches_nothing_new(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("strategy", "learns"), [("s1-bayes", True), ("opilio", True), ("best-first", False), ("s2-treasure", False)]
 )
+@pytest.mark.slow
 def test_report_says_truly_whether_labels_are_learnt(tmp_path: Path, strategy: str, learns: bool) -> None:
     crawled(tmp_path / "c", strategy, 6)
     url, word = rows(tmp_path / "c", "SELECT url, relevant FROM page ORDER BY seq")[0]

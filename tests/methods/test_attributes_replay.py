@@ -35,6 +35,7 @@ def test_two_crawls_agree(offline: OfflineWeb, strategy: str) -> None:
     assert first == second and len(first) == BUDGET
 
 
+@pytest.mark.slow
 def test_number_of_workers_changes_no_crawl(offline: OfflineWeb) -> None:
     crowded: Tree = {"engine": {"connections": 3}, "rank": {"every": 10}}
     inline, apart = (

@@ -99,6 +99,7 @@ def test_table_is_built_from_the_pages_that_may_be_known_s1_e7(material: Collect
     assert (material.rows_for(known) != material.rows_for(np.arange(16))).any()
 
 
+@pytest.mark.slow
 def test_learners_are_tested_by_host_and_stored(folder: Path) -> None:
     trained = train(folder, ("bayes", "tree", "neural"))
     assert trained.trial.by_host and trained.trial.folds == 8 and trained.trial.prior == 0.5
@@ -132,6 +133,7 @@ def test_command_exports_reads_back_and_reports_s1_25_s1_30_s1_31(
         assert len(read_rows(lines, "rows.csv")) == 16
 
 
+@pytest.mark.slow
 def test_command_reads_rows_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = tmp_path / "rows.csv"
     lines = [f"http://{at}.example/,0.{at % 9},0.{at % 7},0,0,parent,{'yes' if at % 3 else 'no'}" for at in range(30)]

@@ -99,6 +99,7 @@ def test_graph_on_disk_is_the_one_in_memory_when_a_crawl_ends_without_a_word(tmp
     assert again.snapshot() == before.snapshot()
 
 
+@pytest.mark.slow
 def test_killed_crawl_reports_every_change_once(tmp_path: Path) -> None:
     with served(SmallWeb(mixed_web())) as server:
         for after in (20, 20):
@@ -109,6 +110,7 @@ def test_killed_crawl_reports_every_change_once(tmp_path: Path) -> None:
     assert len(result) > 1
 
 
+@pytest.mark.slow
 def test_workers_know_the_graph(tmp_path: Path) -> None:
     graph = TGraph([GraphNode(id="t", url="http://x.example/", level=0, dc="wren bird nest", mh="birds")])
     (tmp_path / "g.json").write_bytes(encode_graph(graph))

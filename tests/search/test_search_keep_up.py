@@ -23,6 +23,7 @@ def pages(first: int, last: int) -> list[Sheet]:
     return [Sheet(url=f"http://a.example/{n}", title="Wren", text=f"number{n}") for n in range(first, last)]
 
 
+@pytest.mark.slow
 def test_index_follows_while_a_collection_is_served(tmp_path: Path) -> None:
     folder = store(tmp_path / "c", pages(0, 3))
     searcher = Searcher([folder])
@@ -33,6 +34,7 @@ def test_index_follows_while_a_collection_is_served(tmp_path: Path) -> None:
     assert not writer.alive
 
 
+@pytest.mark.slow
 def test_process_ends_on_request_once_nothing_is_left_to_do(tmp_path: Path) -> None:
     folder = store(tmp_path / "c", pages(0, 3))
     writer = BackgroundIndexer([folder], until_quiet=True)
@@ -86,6 +88,7 @@ def test_rest_ends_when_all_is_to_end() -> None:
     assert asked == [2.0]
 
 
+@pytest.mark.slow
 def test_pages_of_a_running_crawl_are_found_before_it_ends(tmp_path: Path) -> None:
     folder = store(tmp_path / "c", pages(0, 3))
     searcher = Searcher([folder])

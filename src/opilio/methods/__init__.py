@@ -1,1 +1,1 @@
-"""Methods of the papers S1, S2 and S3. Each package registers itself as a plug-in."""
+"""Methods of the papers S1, S2 and S3, and rivals of ours. Each package registers itself as a plug-in."""

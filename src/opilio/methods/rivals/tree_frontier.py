@@ -1,0 +1,307 @@
+"""TRES (Kontogiannis et al., arXiv 2112.07620): reinforcement learning over a frontier that is a regression tree.
+
+A link is described by nine numbers (`FEATURES`). The tree splits the frontier where it best separates the rewards of
+fetched links; one random link per leaf competes, and a double deep Q-network chooses among them. The first fetches are
+random. The reward is 1 for a relevant page. The paper trains its classifier of pages and its keywords on example pages;
+here the crawl's judge and topic table take their place, so that all strategies know equally much.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from opilio.core.caches import evict_oldest
+from opilio.core.page import Reading
+from opilio.core.protocols import RANK_STATE, BaseLearner, LinkScorer
+from opilio.core.records import Lead, Outcome, Verdict
+from opilio.core.settings import Count, Share
+from opilio.engine.link_scoring import LinkScorerContext
+from opilio.methods.rivals.grouped_queue import MAX_GROUPED_LINKS, GroupLinkScorer
+from opilio.methods.rivals.q_network import DoubleQLearner, QState, Rows
+from opilio.rank.link_scores import LinkScores, LinkTexts, refused_links
+from opilio.text.url_words import UrlTerms
+from opilio.topic.build_context import BuildContext
+from opilio.topic.evolving import EvolvingTopic
+
+FEATURES = (
+    "page relevance",
+    "1 / distance to a relevant page",
+    "relevant share of the path",
+    "topic in URL",
+    "topic in anchor",
+    "topic around",
+    "score of the texts",
+    "relevant share of the host",
+    "unknown host",
+)
+HOST_SHARE, HOST_UNKNOWN = 7, 8
+MIN_LEAF_ROWS = 20  # fetched links in a leaf before it splits
+MIN_VARIANCE_GAIN = 0.01
+MAX_LEAVES = 64
+MAX_TREE_ROWS = 5_000
+_LINK_DTYPE = np.dtype([("values", "<f4", (len(FEATURES),)), ("pages", "<u2"), ("relevant", "<u2")])
+
+
+class PathState(msgspec.Struct, frozen=True):
+    """How many pages led to a page, and how many of them were relevant."""
+
+    pages: int = 0
+    relevant: int = 0
+
+
+def read_link(features: bytes) -> tuple[Rows, PathState]:
+    """The numbers of a link and the path to it; zeros for a seed."""
+    if len(features) != _LINK_DTYPE.itemsize:
+        return np.zeros(len(FEATURES)), PathState()
+    row = np.frombuffer(features, dtype=_LINK_DTYPE)[0]
+    return row["values"].astype(np.float64), PathState(int(row["pages"]), int(row["relevant"]))
+
+
+class TresRanker:
+    """Describes the links of a page; the scorer adds what is known of their hosts."""
+
+    def __init__(self, topic: EvolvingTopic, url_terms: UrlTerms, agent: "TresAgent") -> None:
+        self._topic = topic
+        self._url_terms = url_terms
+        self.agent = agent
+
+    def learners(self) -> dict[str, "TresAgent"]:
+        """See `HasLearners`."""
+        return {RANK_STATE: self.agent}
+
+    def score(self, reading: Reading, verdict: Verdict, lead: Lead) -> LinkScores:
+        page, count = reading.page, len(reading.page.links)
+        _, before = read_link(lead.features)
+        path = PathState(min(before.pages + 1, 65_535), min(before.relevant + verdict.relevant, 65_535))
+        texts = LinkTexts(reading, self._url_terms.terms_batch([link.url for link in page.links]))
+        url, anchor, around = texts.score(self._topic.compiled, "page")
+        links = np.zeros(count, dtype=_LINK_DTYPE)
+        links["pages"], links["relevant"] = path.pages, path.relevant
+        distance = 1 if verdict.relevant else lead.tunnel + 2
+        columns = (
+            np.full(count, verdict.score),
+            np.full(count, 1.0 / distance),
+            np.full(count, path.relevant / path.pages),
+            url > 0.0,
+            anchor > 0.0,
+            around > 0.0,
+            np.maximum(url, anchor),
+        )
+        links["values"][:, : len(columns)] = np.column_stack(columns)
+        data, size = links.tobytes(), _LINK_DTYPE.itemsize
+        features = [data[at : at + size] for at in range(0, len(data), size)]
+        parts = dict(zip(FEATURES, columns, strict=False))
+        return LinkScores(
+            np.zeros(count), {n: np.asarray(c, float) for n, c in parts.items()}, refused_links(page), features=features
+        )
+
+
+class TreeNode(msgspec.Struct):
+    """A node of the tree: a leaf (`group` ≥ 0), or a split by one feature."""
+
+    group: int = 0
+    feature: int = -1
+    threshold: float = 0.0
+    low: "TreeNode | None" = None
+    high: "TreeNode | None" = None
+
+    def leaf(self, row: Rows) -> "TreeNode":
+        node = self
+        while node.low is not None and node.high is not None:
+            node = node.low if row[node.feature] <= node.threshold else node.high
+        return node
+
+
+def best_split(rows: Rows, rewards: Rows) -> tuple[float, int, float]:
+    """(reduction of variance, feature, threshold) of the best split of these rows."""
+    best = (0.0, -1, 0.0)
+    total = float(rewards.var()) * len(rewards)
+    for feature in range(rows.shape[1]):
+        order = np.argsort(rows[:, feature], kind="stable")
+        values, sums = rows[order, feature], np.cumsum(rewards[order])
+        squares = np.cumsum(rewards[order] ** 2)
+        count = np.arange(1, len(values))
+        low = squares[:-1] - sums[:-1] ** 2 / count
+        high = (squares[-1] - squares[:-1]) - (sums[-1] - sums[:-1]) ** 2 / (len(values) - count)
+        gain = np.where(values[1:] > values[:-1], total - low - high, 0.0)
+        at = int(np.argmax(gain)) if len(gain) else 0
+        if len(gain) and gain[at] / len(values) > best[0]:
+            best = (float(gain[at]) / len(values), feature, float((values[at] + values[at + 1]) / 2.0))
+    return best
+
+
+class _TresLesson(msgspec.Struct, array_like=True, frozen=True):
+    """A batch of fetched links: their rows and rewards, hosts, and the links that competed afterwards."""
+
+    rows: bytes
+    rewards: list[float]
+    hosts: list[str]
+    candidates: bytes
+
+
+class _TresState(msgspec.Struct, kw_only=True):
+    visits: int
+    tree: TreeNode = msgspec.field(default_factory=TreeNode)
+    leaves: int = 1
+    rows: bytes = b""
+    rewards: list[float] = []
+    hosts: dict[str, tuple[int, int]] = {}
+    q: QState | None = None
+
+
+class TresAgent(BaseLearner):
+    """Tree, host statistics and Q-network."""
+
+    def __init__(self, warm_up: int = 300, discount: float = 0.99, seed: int = 0) -> None:
+        self.warm_up = warm_up
+        self.version = 0
+        self.tree = TreeNode()
+        self.candidates: Rows = np.zeros((0, len(FEATURES)))
+        self.split_group = -1  # the leaf that was split last, until the scorer has regrouped its links
+        self._leaves = 1
+        self._rows: list[Rows] = []
+        self._rewards: list[float] = []
+        self._hosts: dict[str, tuple[int, int]] = {}
+        self._q = DoubleQLearner(len(FEATURES), discount, seed)
+        self._seed = seed
+
+    def row(self, lead: Lead) -> Rows:
+        """All numbers of a link, its host's as they are now."""
+        values, _ = read_link(lead.features)
+        return self.with_host(values, lead.host)
+
+    def with_host(self, values: Rows, host: str) -> Rows:
+        fetched, relevant = self._hosts.get(host, (0, 0))
+        values[HOST_SHARE], values[HOST_UNKNOWN] = relevant / max(1, fetched), float(not fetched)
+        return values
+
+    def values(self, rows: Rows) -> list[float]:
+        """The score of each representative within 0..1: random at first, then in the order of the Q-values."""
+        self.candidates = rows
+        if self.version < self.warm_up:
+            chances = np.random.default_rng((self._seed, self.version)).uniform(0.1, 1.0, len(rows))
+            return [float(chance) for chance in chances]
+        return [float(value) for value in 0.1 + 0.9 / (1.0 + np.exp(-self._q.values(rows)))]
+
+    def make_lesson(self, outcomes: Sequence[Outcome]) -> bytes:
+        visits = [o for o in outcomes if o.analysis is not None and o.analysis.verdict is not None and o.lead.parent]
+        if not visits:
+            return b""
+        rows = np.array([self.row(o.lead) for o in visits], dtype=np.float32)
+        rewards, hosts = [float(o.relevant) for o in visits], [o.lead.host for o in visits]
+        candidates = self.candidates.astype(np.float32).tobytes()
+        return msgspec.msgpack.encode(_TresLesson(rows.tobytes(), rewards, hosts, candidates))
+
+    def apply_lesson(self, lesson: bytes) -> None:
+        if not lesson:
+            return
+        found = msgspec.msgpack.decode(lesson, type=_TresLesson)
+        rows, candidates = _unpack_rows(found.rows), _unpack_rows(found.candidates)
+        for row, reward, host in zip(rows, found.rewards, found.hosts, strict=True):
+            fetched, relevant = self._hosts.get(host, (0, 0))
+            self._hosts[host] = (fetched + 1, relevant + int(reward > 0.0))
+            self._rows.append(row)
+            self._rewards.append(reward)
+            self._q.learn(row, reward, candidates)
+            self.version += 1
+        evict_oldest(self._hosts, MAX_GROUPED_LINKS)
+        del self._rows[:-MAX_TREE_ROWS], self._rewards[:-MAX_TREE_ROWS]
+        if self.split_group < 0 and self._leaves < MAX_LEAVES and len(self._rows):
+            self._split(self.tree.leaf(self._rows[-1]))
+
+    def _split(self, leaf: TreeNode) -> None:
+        """Split a leaf in two if that separates the rewards of its fetched links."""
+        inside = [at for at, row in enumerate(self._rows) if self.tree.leaf(row) is leaf]
+        if len(inside) < MIN_LEAF_ROWS:
+            return
+        gain, feature, threshold = best_split(
+            np.array([self._rows[at] for at in inside]), np.array([self._rewards[at] for at in inside])
+        )
+        if gain >= MIN_VARIANCE_GAIN:
+            self.split_group = leaf.group
+            leaf.feature, leaf.threshold = feature, threshold
+            leaf.low, leaf.high = TreeNode(group=leaf.group), TreeNode(group=self._leaves)
+            self._leaves += 1
+
+    def snapshot(self) -> bytes:
+        rows = np.array(self._rows, dtype=np.float32).tobytes()
+        return msgspec.msgpack.encode(
+            _TresState(
+                visits=self.version,
+                tree=self.tree,
+                leaves=self._leaves,
+                rows=rows,
+                rewards=self._rewards,
+                hosts=self._hosts,
+                q=self._q.state(),
+            )
+        )
+
+    def worker_state(self) -> bytes:
+        """No model: workers only describe links."""
+        return msgspec.msgpack.encode(_TresState(visits=self.version))
+
+    def restore(self, state: bytes) -> None:
+        kept = msgspec.msgpack.decode(state, type=_TresState)
+        self.tree, self._leaves, self.version = kept.tree, kept.leaves, kept.visits
+        self._rows, self._rewards, self._hosts = list(_unpack_rows(kept.rows)), kept.rewards, kept.hosts
+        if kept.q is not None:
+            self._q.restore(kept.q)
+
+
+def _unpack_rows(data: bytes) -> Rows:
+    return np.frombuffer(data, dtype=np.float32).astype(np.float64).reshape(-1, len(FEATURES))
+
+
+class TresLinkScorer(GroupLinkScorer):
+    """Groups are the leaves of the tree. Keeps the numbers of all grouped links."""
+
+    def __init__(self, agent: TresAgent, seed: int = 0) -> None:
+        super().__init__(self._leaf_of, self._representative_values, seed)
+        self._agent = agent
+        self._links: dict[int, tuple[str, NDArray[np.float32]]] = {}
+
+    def resume(self, context: LinkScorerContext) -> None:
+        super().resume(context)
+        self._agent.split_group = -1
+
+    def discard(self, keys: Sequence[int]) -> None:
+        super().discard(keys)
+        for key in keys:
+            self._links.pop(key, None)
+
+    def rescored(self) -> list[tuple[str, int, float]]:
+        agent = self._agent
+        if agent.split_group >= 0:
+            for key, host in self.queue.take_group(agent.split_group):
+                self.queue.add(key, host, agent.tree.leaf(self._row(key)).group)
+            agent.split_group = -1
+        return super().rescored()
+
+    def _leaf_of(self, lead: Lead) -> int:
+        row = self._agent.row(lead)
+        if lead.key not in self._links and len(self._links) < MAX_GROUPED_LINKS:
+            self._links[lead.key] = (lead.host, row.astype(np.float32))
+        return self._agent.tree.leaf(row).group
+
+    def _representative_values(self, chosen: Mapping[int, int]) -> list[float]:
+        rows = [self._row(key) for key in chosen.values()]
+        return self._agent.values(np.array(rows).reshape(-1, len(FEATURES)))
+
+    def _row(self, key: int) -> Rows:
+        host, row = self._links[key]
+        return self._agent.with_host(row.astype(np.float64), host)
+
+
+def tres_ranker(context: BuildContext, *, warm_up: Count = 300, discount: Share = 0.99) -> TresRanker:
+    agent = TresAgent(warm_up, discount, context.settings.engine.random_seed)
+    return TresRanker(context.evolving_topic, context.url_terms, agent)
+
+
+def tres_link_scorer(context: LinkScorerContext) -> LinkScorer:
+    scorer = TresLinkScorer(context.ranker.agent)
+    if context.load_queue:
+        scorer.resume(context)
+    return scorer
