@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.small_webs import SmallWeb, crawl, grid, served, settings_for
+from checks.small_webs import SmallWeb, crawl, grid, rows, served, settings_for
 from opilio.cli.main import run_command
 from opilio.core.errors import CollectionError
 from opilio.manage.export import export
@@ -15,7 +15,8 @@ from opilio.manage.repair import check_and_repair
 from opilio.manage.verify import verify
 from opilio.search.indexer import update_index
 from opilio.store import seal
-from opilio.store.collection import Collection
+from opilio.store.collection import Collection, open_readonly
+from opilio.store.journal import STATE_DAMAGED, LearnerJournal
 from opilio.store.page_selection import PageFilter
 from opilio.store.seal import SEAL_FILE
 
@@ -199,3 +200,26 @@ def test_flipped_byte_in_the_log_of_a_killed_crawl_is_found(folder: Path, tmp_pa
     for copy, at in zip(killed[1:], places, strict=True):
         flip(copy / "crawl.db-wal", at)
         assert any(line.startswith("crawl.db-wal at ") for line in problems_of(copy)), at
+
+
+def test_damaged_state_of_a_learner_is_restored_by_the_next_crawl(folder: Path) -> None:
+    """As after a kill, without checksums of the whole database: the state has its own."""
+    collection = Collection.open_for_writing(folder)
+    intact = {name: LearnerJournal(collection, name) for name in ("committee", "judge")}
+    before = {name: (journal.load_snapshot(), list(journal.lessons())) for name, journal in intact.items()}
+    with collection.unit_of_work():
+        for name, (state, _) in before.items():
+            assert state is not None
+            changed = bytes([*state[:-9], state[-9] ^ 1, *state[-8:]])
+            collection.connection.execute("UPDATE snapshot SET state = ? WHERE name = ?", (changed, name))
+    collection.close()
+    assert sorted(problems_of(folder)) == [STATE_DAMAGED.format("committee"), STATE_DAMAGED.format("judge")]
+    assert run_command(["crawl", "--into", str(folder), "--pages", "8"]) == 0
+    assert problems_of(folder) == []
+    events = rows(folder, "SELECT data FROM event WHERE kind = 'ProblemsFound'")
+    assert len(events) == 1 and b"committee" in events[0][0] and b"judge" in events[0][0]
+    with open_readonly(folder) as restored:
+        for name, (state, _) in before.items():
+            found = LearnerJournal(restored, name).load_snapshot()
+            # The last number of the committee's state is its estimate of the queue, made again at the end of each run.
+            assert found is not None and state is not None and found[:-8] == state[:-8], name

@@ -9,7 +9,14 @@ import pytest
 from checks.store_checks import visited
 from opilio.core.records import Reason
 from opilio.store.collection import Collection
-from opilio.store.journal import SNAPSHOT_MIN_LESSONS, STATE_BYTES_PER_LESSON, LearnerJournal
+from opilio.store.journal import (
+    SNAPSHOT_MIN_LESSONS,
+    STATE_BYTES_PER_LESSON,
+    LearnerJournal,
+    damaged_states,
+    restore_damaged_states,
+)
+from opilio.store.run_tables import latest_states
 from opilio.store.writer import CollectionWriter
 
 
@@ -32,12 +39,33 @@ def test_journal_gives_back_the_state_and_the_lessons_behind_it(collection: Coll
     assert (again.load_snapshot(), list(again.lessons()), again.pending_lessons) == (b"state", [b"one", b"two"], 2)
 
 
-def test_only_the_newest_state_is_kept(collection: Collection) -> None:
+def test_only_the_newest_state_and_the_one_before_are_kept(collection: Collection) -> None:
     journal = LearnerJournal(collection, "a")
     for version in (5, 6, 2):
+        journal.add(b"before %d" % version)
         journal.save_snapshot(version, 1.0, b"%d" % version)
     assert journal.load_snapshot() == b"2"
-    assert collection.connection.execute("SELECT count(*) FROM snapshot").fetchone() == (1,)
+    assert collection.connection.execute("SELECT count(*) FROM snapshot").fetchone() == (2,)
+    assert collection.connection.execute("SELECT count(*) FROM lesson").fetchone() == (1,)
+    assert latest_states(collection.connection, without="b") == {"a": b"2"}
+
+
+@pytest.mark.parametrize("states", [1, 2])
+def test_damaged_state_is_restored_from_the_one_before_and_its_lessons(collection: Collection, states: int) -> None:
+    journal = LearnerJournal(collection, "a")
+    for number in range(states):
+        journal.add(b"before %d" % number)
+        journal.save_snapshot(number, 1.0, b"state %d" % number)
+    journal.add(b"last")
+    assert restore_damaged_states(collection) == []
+    collection.connection.execute("UPDATE snapshot SET state = ? WHERE name = 'a'", (b"state x",))
+    assert list(damaged_states(collection)) == ["a"]
+    assert restore_damaged_states(collection) == ["a"]
+    again = LearnerJournal(collection, "a")
+    # The first state has none before it: all lessons since the start give it again.
+    expected = (b"state 0", [b"before 1", b"last"]) if states == 2 else (None, [b"before 0", b"last"])
+    assert (again.load_snapshot(), list(again.lessons())) == expected
+    assert list(damaged_states(collection)) == []
 
 
 def test_journal_grows_longer_when_the_state_is_large(collection: Collection) -> None:

@@ -13,6 +13,7 @@ from opilio.core.errors import CollectionError
 from opilio.engine.link_columns import unpack
 from opilio.frontier.sqlite.schema import DONE
 from opilio.store.collection import Collection, open_readonly
+from opilio.store.journal import STATE_DAMAGED, damaged_states
 from opilio.store.maintain.integrity import CONSISTENCY_QUERIES, ORPHAN_QUERIES, run_checks, stored_links
 from opilio.store.maintain.record_check import count_rows, record_problem, stored_counts
 from opilio.store.pages import pages_after
@@ -82,6 +83,11 @@ def check_counters(collection: Collection) -> Iterator[str]:
     for name in stored.__struct_fields__:
         if getattr(stored, name) != getattr(counted, name):
             yield f"counter of {name} is {getattr(stored, name)}, there are {getattr(counted, name)}"
+
+
+def check_states(collection: Collection) -> Iterator[str]:
+    """States of learners that were changed since they were written."""
+    return map(STATE_DAMAGED.format, damaged_states(collection))
 
 
 def check_contents(collection: Collection) -> Iterator[str]:

@@ -18,6 +18,7 @@ from opilio.manage.verify import all_problems
 from opilio.manage.verify_index import check_index
 from opilio.search.indexer import rebuild_index
 from opilio.store.collection import Collection, open_readonly
+from opilio.store.journal import restore_damaged_states
 from opilio.store.locks import has_writer
 from opilio.store.maintain.integrity import (
     last_record_end,
@@ -90,6 +91,7 @@ def repair_derived(collection: Collection, now: float) -> None:
         rebuild_derived(collection.connection, DONE, now)
         rebuild_counters(collection.connection)
         recount(collection)
+        restore_damaged_states(collection)
         if isinstance(collection, PostgresCollection):
             delete_unused_chunks(collection.connection)
     if isinstance(collection, PostgresCollection):

@@ -13,7 +13,7 @@ from typing import BinaryIO
 import msgspec
 
 from opilio.core.errors import CollectionError, ConfigError
-from opilio.engine.integrity import check_consistency, check_contents, check_counters, check_orphans
+from opilio.engine.integrity import check_consistency, check_contents, check_counters, check_orphans, check_states
 from opilio.frontier.sqlite.queries import counter_problems, host_counter_problems
 from opilio.manage.verify_index import check_index
 from opilio.store.collection import CONFIG, Collection, open_readonly
@@ -61,7 +61,10 @@ def _find_problems(collection: Collection) -> Iterator[IntegrityProblem]:
         # Settings that can't be read are reported already.
         if not (settings and text.startswith(CONFIG)):
             yield IntegrityProblem(text, derived=harmless, damage=not harmless)
-    derived = (check_orphans, _frontier_counters, check_counters, _host_counters, check_index, _unused_objects)
+    derived = (
+        *(check_orphans, check_states, _frontier_counters, check_counters, _host_counters),
+        *(check_index, _unused_objects),
+    )
     own = (_integrity, check_consistency, _warc_ends, _objects, check_contents)
     for check in own:
         yield from (IntegrityProblem(text) for text in check(collection))

@@ -1,22 +1,31 @@
-"""How a learner is kept: now and then its whole state, and behind it every lesson since, with the visit it came from.
+"""How a learner is stored: from time to time its whole state, and behind it every lesson since.
 
-A lesson is written in the same unit of work as its visit, so what a killed crawl had committed it has also learnt.
+A lesson is written in the same unit of work as its visit, so a killed crawl has learned all that it had committed.
 Saving costs as much as is known, so the more there is, the longer the journal grows in between.
+
+The state before the last one and the lessons between the two are kept as well, under another name: if the last state
+is damaged, both give it again. The checksum of a state is in `meta`.
 """
 
 from collections.abc import Iterator
 
+import xxhash
+
 from opilio.store.collection import Collection
-from opilio.store.run_tables import latest_state
+from opilio.store.run_tables import PREVIOUS_MARK, latest_snapshot, latest_state
 
 SNAPSHOT_MIN_LESSONS = 1_000  # lessons between two saved states, at least
-STATE_BYTES_PER_LESSON = 1_000  # of a state: saving adds about so much to the cost of a lesson
+STATE_BYTES_PER_LESSON = 1_000  # of a state: saving costs about this per lesson
+STATE_DAMAGED = "the learned state '{}' was changed since it was written; it is restored from the state before it"
+STATE_RESTORED = "the learned state '{}' was damaged; it was restored from the state before it and its lessons"
+_CHECKSUM_PREFIX = "state of "  # names in `meta`
 
 
 class LearnerJournal:
     """The journal of one learner. Writes inside `collection.unit_of_work()`."""
 
     def __init__(self, collection: Collection, name: str) -> None:
+        self._collection = collection
         self._connection = collection.connection
         # A collection in memory is never resumed.
         self._persistent = collection.persistent
@@ -47,9 +56,50 @@ class LearnerJournal:
             yield bytes(lesson)
 
     def save_snapshot(self, version: int, at: float, state: bytes) -> None:
-        """Keep a state in the place of the last one and of the lessons behind it."""
-        self._connection.execute("DELETE FROM snapshot WHERE name = ?", (self.name,))
+        """Store a state; the last one and the lessons behind it become the previous ones."""
+        _rename_state(self._collection, self.name, self.name + PREVIOUS_MARK)
         self._connection.execute("INSERT INTO snapshot VALUES (?, ?, ?, ?)", (self.name, version, at, state))
-        self._connection.execute("DELETE FROM lesson WHERE name = ?", (self.name,))
+        self._collection.set_meta(**{_checksum_key(self.name): _checksum(state)})
         self.pending_lessons = 0
         self._snapshot_after = max(SNAPSHOT_MIN_LESSONS, len(state) // STATE_BYTES_PER_LESSON)
+
+
+def damaged_states(collection: Collection) -> Iterator[str]:
+    """The names of the learners whose last state differs from its checksum."""
+    for key, stored in collection.connection.execute(
+        "SELECT name, value FROM meta WHERE name LIKE ?", (f"{_CHECKSUM_PREFIX}%",)
+    ):
+        name = str(key).removeprefix(_CHECKSUM_PREFIX)
+        row = latest_snapshot(collection.connection, name)
+        if not name.endswith(PREVIOUS_MARK) and row is not None and _checksum(bytes(row.state)) != stored:
+            yield name
+
+
+def restore_damaged_states(collection: Collection) -> list[str]:
+    """Put the previous state and the lessons behind it in the place of each damaged state; returns the names.
+
+    Inside a unit of work. A learner without a previous state learns all lessons again from its start.
+    """
+    names = list(damaged_states(collection))
+    for name in names:
+        collection.connection.execute("DELETE FROM snapshot WHERE name = ?", (name,))
+        collection.connection.execute("UPDATE snapshot SET name = ? WHERE name = ?", (name, name + PREVIOUS_MARK))
+        collection.connection.execute("UPDATE lesson SET name = ? WHERE name = ?", (name, name + PREVIOUS_MARK))
+        previous = latest_state(collection.connection, name)
+        collection.set_meta(**{_checksum_key(name): _checksum(previous or b"")})
+    return names
+
+
+def _rename_state(collection: Collection, name: str, new_name: str) -> None:
+    """Move a state and its lessons to another name, in the place of what was there."""
+    for table in ("snapshot", "lesson"):
+        collection.connection.execute(f"DELETE FROM {table} WHERE name = ?", (new_name,))
+        collection.connection.execute(f"UPDATE {table} SET name = ? WHERE name = ?", (new_name, name))
+
+
+def _checksum_key(name: str) -> str:
+    return f"{_CHECKSUM_PREFIX}{name}"
+
+
+def _checksum(state: bytes) -> str:
+    return xxhash.xxh3_64_hexdigest(state)

@@ -9,6 +9,8 @@ from opilio.core.protocols import Database
 from opilio.core.records import url_key
 from opilio.store.connection import read_row, read_rows, read_value
 
+PREVIOUS_MARK = "~"  # ends the name of a learner's previous state, which stands in for a damaged one
+
 
 class EventRow(msgspec.Struct, frozen=True):
     """An event as it is stored; `data` is JSON."""
@@ -135,8 +137,8 @@ def snapshots(db: Database, name: str) -> list[SnapshotRow]:
 
 
 def latest_states(db: Database, without: str) -> dict[str, bytes]:
-    """The newest saved state of every learner by name; without those called `without`, an agent's too."""
-    source = """snapshot AS s WHERE name <> ? AND name NOT LIKE '%/' || ?
+    """The newest saved state of every learner by name; without those called `without`, of agents too."""
+    source = f"""snapshot AS s WHERE name <> ? AND name NOT LIKE '%/' || ? AND name NOT LIKE '%{PREVIOUS_MARK}'
         AND version = (SELECT max(version) FROM snapshot WHERE name = s.name)"""
     return {row.name: bytes(row.state) for row in read_rows(db, SnapshotRow, source, (without, without))}
 

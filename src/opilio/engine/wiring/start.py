@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from opilio.core.errors import CollectionError, ConfigError, TopicError
+from opilio.core.events import ProblemsFound
 from opilio.core.protocols import JUDGE_STATE, TOPIC_STATE, Fetcher
 from opilio.core.registry import (
     COMMITTEE_MEMBERS,
@@ -29,7 +30,7 @@ from opilio.engine.wiring.topic_files import read_examples
 from opilio.learn.committee import Committee
 from opilio.rank.committee import MemberKind
 from opilio.store.collection import CONFIG, Collection, open_readonly
-from opilio.store.journal import LearnerJournal
+from opilio.store.journal import STATE_RESTORED, LearnerJournal, damaged_states, restore_damaged_states
 from opilio.store.run_tables import latest_states
 from opilio.store.writer import CollectionWriter
 from opilio.topic.topic import Topic
@@ -103,6 +104,7 @@ async def load_topic_and_states(
     """
     stored = collection.meta("topic")
     if stored:
+        _restore_states(collection, now)
         return msgspec.json.decode(stored, type=Topic), latest_snapshots(collection)
     if topic is None or settings.topic.counterexamples:
         positive = await read_examples(settings.topic.examples, fetcher, "topic.examples")
@@ -115,6 +117,15 @@ async def load_topic_and_states(
         for name, state in states.items():
             writer.write_snapshot(name, 0, now, state)
     return topic, latest_snapshots(collection)
+
+
+def _restore_states(collection: Collection, now: float) -> None:
+    """Restore damaged states of learners from their previous ones, and report it."""
+    if next(damaged_states(collection), None) is None:
+        return
+    with collection.unit_of_work():
+        problems = tuple(STATE_RESTORED.format(name) for name in restore_damaged_states(collection))
+        CollectionWriter(collection, None).write_events([ProblemsFound(at=now, problems=problems)])
 
 
 def initial_states(settings: Settings, topic: Topic) -> dict[str, bytes]:
