@@ -58,6 +58,27 @@ def test_manual_web_is_the_same_when_written_again(documents: Path, tmp_path: Pa
         assert (first / name).read_bytes() == (second / name).read_bytes()
 
 
+def test_opaque_names_keep_links_and_labels(documents: Path, tmp_path: Path) -> None:
+    manual = msgspec.structs.replace(manual_web().manual[0], opaque=True)
+    folder = write_manual_web(manual_web(manual=(manual,)), tmp_path / "web", documents)
+    runner = ExperimentRunner.open(folder, tmp_path / "cache", processes=1)
+    web, pages = runner.offline.web, runner.offline.pages
+    assert not any("page" in url or "storage" in url for url in web.urls)
+    assert sorted(runner.labels.by_page).count(("storage.page1",)) == 1
+    # Of the six links of a page, all lead to pages of the web.
+    first = web.number_of("http://manual.example/index.html")
+    assert first is not None
+    assert all(number < len(web) for number in pages.graph.out_links(first).tolist())
+
+
+def test_web_in_several_languages_is_one_web_each() -> None:
+    manual = Manual("manual-doc", "manual/{locale}/{language}", "manual.example", "up")
+    german, french = manual_web(manual=(manual,), languages={"de": "de-DE", "fr": "fr-FR"}).in_each_language()
+    assert (german.name, french.name) == ("manual-de", "manual-fr")
+    assert [web.manual[0].folder for web in (german, french)] == ["manual/de-DE/de", "manual/fr-FR/fr"]
+    assert german.topic == french.topic == (TOPIC,)
+
+
 def test_generic_seeds_start_at_the_portal(documents: Path, tmp_path: Path) -> None:
     folder = write_manual_web(manual_web(portal="portal.example"), tmp_path / "web", documents)
     runner = ExperimentRunner.open(folder, tmp_path / "cache", processes=1)

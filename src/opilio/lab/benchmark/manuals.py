@@ -15,12 +15,14 @@ from typing import Literal
 from urllib.parse import quote
 
 import msgspec
+from msgspec.structs import replace
 
 from opilio.core.errors import OfflineWebError
 from opilio.core.records import FetchResult
 from opilio.store.warc import response_record
 
 DOCUMENTS = Path("/usr/share/doc")
+DECLARATIONS = ("manuals.toml", "languages.toml")
 SEEDS_PER_SET = 3
 SEED_SETS = 2
 MIN_SEED_LINKS = 5  # a seed links to at least this many pages of its manual
@@ -34,6 +36,7 @@ _UP_LINKS = tuple(
     )
 )
 _HREF = re.compile(r'href="([^"#?:]+\.html)')
+_LOCAL_HREF = re.compile(rb'href="([A-Za-z0-9._-]+\.html)')
 _REFRESH = re.compile(r'http-equiv="refresh"', re.IGNORECASE)
 
 
@@ -46,6 +49,7 @@ class Manual(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     labels: Literal["path", "up"]
     skip: str = ""  # pages that are left out, a regular expression of their path
     unjudged: str = ""  # pages whose relevance is not known
+    opaque: bool = False  # give pages names without words, so that URLs say nothing in any language
 
 
 class ManualTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,6 +66,17 @@ class ManualWeb(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     manual: tuple[Manual, ...]
     topic: tuple[ManualTopic, ...]
     portal: str = ""
+    # Language -> locale: one web per language, whose folders have these in place of {language} and {locale}.
+    languages: Mapping[str, str] = {}
+
+    def in_each_language(self) -> "list[ManualWeb]":
+        """The webs of the same manuals in each language, with the same topics and seeds; itself if none is given."""
+        webs = []
+        for language, locale in self.languages.items():
+            folders = [manual.folder.format(language=language, locale=locale) for manual in self.manual]
+            manuals = [replace(manual, folder=folder) for manual, folder in zip(self.manual, folders, strict=True)]
+            webs.append(replace(self, name=f"{self.name}-{language}", manual=tuple(manuals), languages={}))
+        return webs or [self]
 
     def missing_packages(self, documents: Path = DOCUMENTS) -> list[str]:
         """The packages that are not installed."""
@@ -82,8 +97,9 @@ class _ManualPage(msgspec.Struct, frozen=True):
 
 def manual_webs() -> dict[str, ManualWeb]:
     """The declared webs by name."""
-    text = (files("opilio.lab.benchmark") / "manuals.toml").read_text("utf-8")
-    return {web.name: web for web in msgspec.convert(tomllib.loads(text), _Declarations).web}
+    texts = [(files("opilio.lab.benchmark") / name).read_text("utf-8") for name in DECLARATIONS]
+    declared = [web for text in texts for web in msgspec.convert(tomllib.loads(text), _Declarations).web]
+    return {web.name: web for one in declared for web in one.in_each_language()}
 
 
 def write_manual_web(web: ManualWeb, folder: Path, documents: Path = DOCUMENTS) -> Path:
@@ -122,7 +138,17 @@ def _read_manual(manual: Manual, documents: Path, *, many: bool) -> Iterator[_Ma
             parts = (manual.host.partition(".")[0], *parts)
         labels = ("_unjudged",) if unjudged.search(name) else (".".join(parts) or "_top",)
         found = {str(match) for match in _HREF.findall(texts[name].decode("utf-8", "replace"))}
-        yield _ManualPage(f"http://{manual.host}/{quote(name)}", name, texts[name], labels, len(found))
+        body, shown = (_with_opaque_links(texts[name]), _opaque_name(name)) if manual.opaque else (texts[name], name)
+        yield _ManualPage(f"http://{manual.host}/{quote(shown)}", name, body, labels, len(found))
+
+
+def _opaque_name(name: str) -> str:
+    return name if name == "index.html" else f"p{zlib.crc32(name.encode()):08x}.html"
+
+
+def _with_opaque_links(body: bytes) -> bytes:
+    """The page with links to the opaque names of the pages in its folder."""
+    return _LOCAL_HREF.sub(lambda match: b'href="' + _opaque_name(match[1].decode()).encode(), body)
 
 
 def _page_above(head: str) -> str:
