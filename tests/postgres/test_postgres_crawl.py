@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import opilio as opilio_api
 from checks.page_server import pages_of
 from checks.postgres_server import PostgresServer
 from checks.small_webs import SmallWeb, grid, one_line, opilio, served, settings_for
-from opilio.core.errors import CollectionError
+from opilio.cli.demo import demo
+from opilio.core.errors import CollectionError, UsageError
 from opilio.core.protocols import Database
 from opilio.engine.wiring.launch import open_crawl
 from opilio.engine.wiring.session import table_definitions
@@ -169,6 +171,7 @@ DOWNGRADES = {
         "ALTER TABLE warc_chunk DROP COLUMN object, DROP COLUMN start, DROP COLUMN length",
         "ALTER TABLE warc_chunk ALTER COLUMN data SET NOT NULL",
     ),
+    4: ("ALTER TABLE outcome DROP COLUMN fetches",),
 }
 
 
@@ -198,6 +201,22 @@ def test_a_collection_of_an_earlier_schema_is_upgraded_by_a_command(dsn: str, co
     assert "has the current schema" in opilio("maintain", "upgrade", dsn).stdout
     assert _columns(connection) == current
     assert verify(folder_of(dsn)) == []
+
+
+def test_demo_runs_in_a_database_and_replaces_only_its_own_schemas(
+    dsn: str, connection: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for _ in range(2):
+        assert demo(into=dsn, pages=100, quiet=True) == 0
+    shown = capsys.readouterr().out
+    place = re.search(r"The collection is in '(postgresql://.*)'\. Try", shown)
+    assert place and "Relevant pages found" in shown
+    assert collection_status(folder_of(place[1])).fetched == 100
+    assert verify(folder_of(place[1])) == []
+    connection.execute("COMMENT ON SCHEMA opilio_demo_breadth IS 'mine'")
+    with pytest.raises(UsageError, match="is not the demo's"):
+        demo(into=dsn, pages=100, quiet=True)
 
 
 def test_doctor_checks_a_database(crawled: str, dsn: str) -> None:

@@ -45,11 +45,11 @@ def test_demo_leaves_a_sound_collection(shown: tuple[str, Path], strategy: str) 
 def test_demo_touches_no_foreign_folder(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine", encoding="utf-8")
     with pytest.raises(UsageError, match="was not made by the demo"):
-        demo(into=tmp_path)
+        demo(into=str(tmp_path))
     assert (tmp_path / "thesis.txt").exists()
 
 
 def test_demo_names_the_subjects_when_one_is_unknown(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="known: birds"):
-        demo(into=tmp_path / "demo", topic="trains")
+        demo(into=str(tmp_path / "demo"), topic="trains")
     assert not (tmp_path / "demo").exists()

@@ -4,16 +4,18 @@ It runs the same `crawl` as the user. Which pages are relevant is read from the 
 log of its server after both crawls: a crawler's own verdicts don't count.
 """
 
+import re
+import shlex
 import shutil
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from opilio.cli.crawl import crawl
-from opilio.cli.options import QuietOption, print_message
+from opilio.cli.options import QuietOption, parse_place, print_message
 from opilio.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,8 +32,9 @@ POLITENESS = {"delay_s": 0.0}
 
 def demo(
     into: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder for the two collections; replaced each time.")
-    ] = Path("demo"),
+        str,
+        typer.Option(metavar="DIR", help="Folder, or postgresql://…, for the two collections; replaced each time."),
+    ] = "demo",
     pages: Annotated[int, typer.Option(min=STEP, help="Fetches of each crawl.")] = 600,
     topic: Annotated[
         str, typer.Option(metavar="NAME", help="Which topic of the web to crawl; default: the first.")
@@ -43,21 +46,25 @@ def demo(
 
     shape = _shape()
     table = _choose_topic(topic)
-    _prepare_folder(into)
+    target = _prepare_target(into)
     print_message(
         f"A web of {shape.pages:,} articles on {shape.hosts} hosts, served on this machine; topic: {table['name']}."
     )
     default = Settings().strategy
-    config = _config(table, pages, into)
+    config = _config(table, pages, target.files)
     fetched: dict[str, list[str]] = {}
     for strategy in (default, BASELINE_STRATEGY):
-        code, fetched[strategy] = _run_crawl(config, strategy, quiet)
+        code, fetched[strategy] = _run_crawl(config, strategy, target.place(strategy), quiet)
         if code:
             return code
     relevant = _relevant_urls(table["name"])
     _print_comparison({name: [url in relevant for url in urls] for name, urls in fetched.items()}, pages)
     sys.stdout.write(
-        _ENDING.format(opilio=_command_name(), folder=into / default, page=_example(fetched[default], relevant))
+        _ENDING.format(
+            opilio=_command_name(),
+            folder=_shown(target.place(default)),
+            page=_example(fetched[default], relevant),
+        )
     )
     return 0
 
@@ -93,6 +100,49 @@ def _shape() -> "WebShape":
     from opilio.lab.synthetic.shape import WebShape
 
     return WebShape(seed=7, pages=3000, hosts=40, topics=3, topical_share=0.3, slow_hosts=0, failing_hosts=1)
+
+
+class DemoTarget(NamedTuple):
+    """Where the demo writes: a folder for settings and logs, and a folder or database for the collections."""
+
+    files: Path
+    into: str
+
+    def place(self, strategy: str) -> str:
+        """The collection of a strategy; in a database each has a schema of its own."""
+        if not _is_database(self.into):
+            return str(Path(self.into) / strategy)
+        from opilio.store.postgres.schema import schema_address
+
+        return schema_address(self.into, f"opilio_demo_{strategy}")
+
+
+def _is_database(into: str) -> bool:
+    return into.startswith(("postgresql://", "postgres://"))
+
+
+def _prepare_target(into: str) -> DemoTarget:
+    """Empty places for the collections."""
+    if not _is_database(into):
+        _prepare_folder(Path(into))
+        return DemoTarget(Path(into), into)
+    from platformdirs import user_cache_path
+
+    from opilio.core.settings import Settings
+    from opilio.store.postgres.schema import replace_schema
+
+    target = DemoTarget(user_cache_path("opilio") / "demo", into)
+    for strategy in (Settings().strategy, BASELINE_STRATEGY):
+        replace_schema(target.place(strategy), MARKER_FILE)
+        # Copies of pages of an earlier demo.
+        shutil.rmtree(parse_place(target.place(strategy)), ignore_errors=True)
+    _prepare_folder(target.files)
+    return target
+
+
+def _shown(place: str) -> str:
+    """A place as it can be typed into a shell, without a password (set PGPASSWORD)."""
+    return shlex.quote(re.sub(r"//([^:/@]*):[^@/]*@", r"//\1@", place))
 
 
 def _prepare_folder(folder: Path) -> None:
@@ -131,16 +181,16 @@ def _config(table: dict[str, Any], fetches: int, folder: Path) -> Path:
     return path
 
 
-def _run_crawl(config: Path, strategy: str, quiet: bool) -> tuple[int, list[str]]:
+def _run_crawl(config: Path, strategy: str, place: str, quiet: bool) -> tuple[int, list[str]]:
     """One crawl; its exit code and the URLs requested from the server, in order."""
     from opilio.lab.server.http import fetch_attempts, read_access_log
     from opilio.lab.server.process import WebServerProcess
 
-    folder, log = config.parent / strategy, config.parent / f"{strategy}.log"
+    log = config.parent / f"{strategy}.log"
     with closing(WebServerProcess(_shape(), log)) as server:
-        options = f"--config {config} --strategy {strategy} --into {folder} --proxy {server.proxy}"
+        options = f"--config {config} --strategy {strategy} --into {_shown(place)} --proxy {server.proxy}"
         print_message(f"\n$ {_command_name()} crawl {options}")
-        code = crawl(config=config, strategy=strategy, into=folder, proxy=server.proxy, quiet=quiet)
+        code = crawl(config=config, strategy=strategy, into=parse_place(place), proxy=server.proxy, quiet=quiet)
     return code, [attempt.url for attempt in fetch_attempts(read_access_log(log))]
 
 

@@ -9,6 +9,7 @@ import typer
 from opilio.cli.options import (
     CollectionArgument,
     JsonOption,
+    ServerOption,
     complete_collections,
     parse_place,
     print_json,
@@ -141,7 +142,7 @@ def upgrade(folder: CollectionArgument) -> int:
     return 0
 
 
-def reindex(folder: CollectionArgument, json: JsonOption = False) -> int:
+def reindex(folder: CollectionArgument, server: ServerOption = "", json: JsonOption = False) -> int:
     """Delete the search index of a collection and build it again."""
     import msgspec
 
@@ -149,7 +150,12 @@ def reindex(folder: CollectionArgument, json: JsonOption = False) -> int:
     from opilio.core.files import pluralize
     from opilio.search.indexer import rebuild_index
 
-    progress = rebuild_index(folder)
+    if server:
+        from opilio.search.opensearch.index import OpenSearchClient, OpenSearchIndex
+
+        progress = OpenSearchIndex(folder, OpenSearchClient(server)).rebuild()
+    else:
+        progress = rebuild_index(folder)
     if progress.busy:
         raise CollectionError(f"{folder}: another process is writing the index; wait for it or stop it")
     if json:

@@ -95,6 +95,12 @@ CollectionArgument = Annotated[
 ]
 UrlArgument = Annotated[str, typer.Argument(metavar="URL", show_default=False, help="URL of the page.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+ServerOption = Annotated[
+    str,
+    typer.Option(
+        metavar="URL", help="An OpenSearch server that holds the index; default: the embedded one.", show_default=False
+    ),
+]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 ConfigOption = Annotated[Path | None, typer.Option(metavar="FILE", help="A TOML file with any of the settings.")]
 EngineOption = Annotated[

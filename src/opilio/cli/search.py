@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from opilio.cli.options import JsonOption, complete_collections, parse_place, print_json, print_message, print_text
+from opilio.cli.options import (
+    JsonOption,
+    ServerOption,
+    complete_collections,
+    parse_place,
+    print_json,
+    print_message,
+    print_text,
+)
 
 if TYPE_CHECKING:
     from opilio.search.results import SearchFilters
@@ -63,12 +71,14 @@ def search(
         str,
         typer.Option(metavar="NAME", help="New relevant hits of a saved search, without QUERY.", show_default=False),
     ] = "",
+    server: ServerOption = "",
     json: JsonOption = False,
 ) -> int:
     """Search one or more collections."""
     import msgspec
 
     from opilio.cli.text_output import print_hits, print_passages, print_results
+    from opilio.core.errors import UsageError
     from opilio.search.query_builder import parse_day
     from opilio.search.results import SearchFilters
 
@@ -84,8 +94,18 @@ def search(
         subtopics=tuple(subtopic or ()), tags=tuple(tag or ()), relevant=relevant, after=after, before=before,
         at=None if end is None else end + DAY_S - 1.0,
     )  # fmt: skip
-    if save:
+    if save and not server:
         _save_search(folders, save, query, filters)
+    if server:
+        if like or passages or save or len(folders) != 1:
+            raise UsageError("--server: searches one collection, without --like, --passages and --save")
+        from opilio.search.opensearch.index import OpenSearchClient, OpenSearchIndex
+
+        index = OpenSearchIndex(folders[0], OpenSearchClient(server))
+        index.update_indexes()
+        results = index.search(query, filters, page, limit, sort)
+        print_json(msgspec.to_builtins(results)) if json else print_results(results)
+        return 0
     searcher = _open_searcher(folders)
     if like:
         hits = searcher.similar(query, limit)

@@ -10,6 +10,7 @@ import re
 import unicodedata
 from datetime import UTC, datetime
 from functools import cache, lru_cache
+from typing import Any
 
 import tantivy
 
@@ -98,6 +99,9 @@ EXACT_FIELD = "exact"
 WHOLE_TITLE_FIELD = "whole"  # the whole title as one term
 PRE_ANALYZED = "analysed"  # fields with terms separated by spaces
 STORED_TEXT_FIELD = "text"  # the stored text for snippets
+SHOWN_FIELDS = ("url", "name", STORED_TEXT_FIELD)  # stored as they are shown
+FILTER_FIELDS = ("host", "language", "genre", "band", "subtopic", "year", "relevant")
+TIME_FIELDS = ("date", "since", "until")
 
 
 def make_schema() -> tantivy.Schema:
@@ -108,12 +112,12 @@ def make_schema() -> tantivy.Schema:
     builder.add_text_field(EXACT_FIELD, tokenizer_name=PLAIN_ANALYZER)
     builder.add_text_field(WHOLE_TITLE_FIELD, tokenizer_name="raw", index_option="basic")
     # Stored as they are shown, not indexed again
-    for name in ("url", "name", STORED_TEXT_FIELD):
+    for name in SHOWN_FIELDS:
         builder.add_bytes_field(name, stored=True)
-    for name in ("host", "language", "genre", "band", "subtopic", "year", "relevant"):
+    for name in FILTER_FIELDS:
         builder.add_text_field(name, stored=True, fast=True, tokenizer_name="raw", index_option="basic")
     builder.add_integer_field("key", stored=True, fast=True, indexed=True)
-    for name in ("date", "since", "until"):
+    for name in TIME_FIELDS:
         builder.add_integer_field(name, stored=True, fast=True, indexed=True)
     builder.add_float_field("relevance", stored=True, fast=True)
     return builder.build()
@@ -130,25 +134,49 @@ def document_id(document: IndexDocument) -> str:
     return f"{document.key:x}" if document.until == FOREVER else f"{document.key:x}@{document.seq}"
 
 
-def to_engine_document(page: IndexDocument, subtopic: str = "") -> tantivy.Document:
-    """A page as a document of the engine."""
+def document_fields(page: IndexDocument, subtopic: str = "") -> dict[str, Any]:
+    """The fields of a page. Stemmed fields are terms separated by spaces."""
     title, body = clean_text(page.title, MAX_TITLE_LENGTH), clean_text(page.body, MAX_BODY_LENGTH)
     headings, url = clean_text(page.headings, MAX_HEADINGS_LENGTH), clean_text(page.url, MAX_URL_LENGTH)
     anchors = clean_text("\n".join(page.anchors), MAX_ANCHORS_LENGTH)
     words = " ".join(url_words(url))
+    analyzer = analyzer_for_language(page.language)
+    texts = zip(STEMMED_FIELDS, (title, headings, body, anchors, words), strict=True)
+    return {
+        # Half the cost of the engine's own format for analyzed text (measured), with the same positions.
+        **{name: " ".join(analyzer.analyze(normalize_for_analysis(text))) for name, text in texts},
+        EXACT_FIELD: normalize_for_analysis("\n".join((title, headings, body, words))),
+        WHOLE_TITLE_FIELD: title_term(title),
+        "url": url,
+        "name": title,
+        STORED_TEXT_FIELD: f"{clean_text(page.description, MAX_TITLE_LENGTH)}\n{body}",
+        "host": clean_text(page.host, MAX_TITLE_LENGTH),
+        "language": clean_text(page.language, MAX_NAME_LENGTH),
+        "genre": clean_text(page.genre, MAX_NAME_LENGTH),
+        "band": score_band(page.score),
+        "subtopic": subtopic,
+        "year": year_of(page.date),
+        "relevant": "yes" if page.relevant else "no",
+        "key": page.key,
+        "date": int(page.date),
+        "since": int(page.fetched_at),
+        "until": page.until,
+        "relevance": page.score,
+    }
+
+
+def to_engine_document(page: IndexDocument, subtopic: str = "") -> tantivy.Document:
+    """A page as a document of the engine."""
+    fields = document_fields(page, subtopic)
     document = tantivy.Document()
     document.add_text("id", document_id(page))
-    analyzer = analyzer_for_language(page.language)
-    fields = zip(STEMMED_FIELDS, (title, headings, body, anchors, words), strict=True)
-    for name, text in fields:
-        # Half the cost of the engine's own format for analyzed text (measured), with the same positions.
-        document.add_text(name, " ".join(analyzer.analyze(normalize_for_analysis(text))))
-    document.add_text(EXACT_FIELD, normalize_for_analysis("\n".join((title, headings, body, words))))
-    document.add_text(WHOLE_TITLE_FIELD, title_term(title))
-    shown = clean_text(page.description, MAX_TITLE_LENGTH)
-    for name, text in (("url", url), ("name", title), (STORED_TEXT_FIELD, f"{shown}\n{body}")):
-        document.add_bytes(name, text.encode())
-    _add_filter_fields(document, page, subtopic)
+    for name in (*STEMMED_FIELDS, EXACT_FIELD, WHOLE_TITLE_FIELD, *FILTER_FIELDS):
+        document.add_text(name, fields[name])
+    for name in SHOWN_FIELDS:
+        document.add_bytes(name, fields[name].encode())
+    for name in ("key", *TIME_FIELDS):
+        document.add_integer(name, fields[name])
+    document.add_float("relevance", fields["relevance"])
     return document
 
 
@@ -159,21 +187,6 @@ def title_term(title: str) -> str:
     'wrens a guide'
     """
     return " ".join(index_terms(title))
-
-
-def _add_filter_fields(document: tantivy.Document, page: IndexDocument, subtopic: str) -> None:
-    document.add_text("host", clean_text(page.host, MAX_TITLE_LENGTH))
-    document.add_text("language", clean_text(page.language, MAX_NAME_LENGTH))
-    document.add_text("genre", clean_text(page.genre, MAX_NAME_LENGTH))
-    document.add_text("band", score_band(page.score))
-    document.add_text("subtopic", subtopic)
-    document.add_text("year", year_of(page.date))
-    document.add_text("relevant", "yes" if page.relevant else "no")
-    document.add_integer("key", page.key)
-    document.add_integer("date", int(page.date))
-    document.add_integer("since", int(page.fetched_at))
-    document.add_integer("until", page.until)
-    document.add_float("relevance", page.score)
 
 
 def year_of(at: float) -> str:

@@ -139,7 +139,9 @@ class WorkerCommitter:
             frontier.set_time(now)
             kept = frontier.complete_all(ended)
             own = [result for result in lease_results if result.lease.host in kept]
-            add_outcomes(db, self._meter.name, [msgspec.msgpack.encode(result) for result in own])
+            add_outcomes(
+                db, self._meter.name, [(max(1, len(one.outcomes)), msgspec.msgpack.encode(one)) for one in own]
+            )
             return kept
 
         kept = self._connection.run(write)

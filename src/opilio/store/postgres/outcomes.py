@@ -13,7 +13,7 @@ KEPT_MODELS = 3  # versions of each model: a worker may be reading the one befor
 _PROGRESS = """SELECT (SELECT value FROM meta WHERE name = 'counts'),
     (SELECT value FROM meta WHERE name = 'state'), (SELECT value FROM meta WHERE name = 'paused'),
     (SELECT value FROM meta WHERE name = 'stop_reason'),
-    (SELECT count(*) FROM (SELECT 1 FROM outcome LIMIT 10000) AS waiting),
+    (SELECT coalesce(sum(fetches), 0) FROM (SELECT fetches FROM outcome LIMIT 10000) AS waiting),
     (SELECT coalesce(sum(leased), 0) FROM frontier_count)"""
 
 
@@ -45,11 +45,12 @@ def crawl_progress(db: Database) -> SharedProgress:
     return SharedProgress(stored, state or "", bool(paused), reason or "", backlog, int(leased))
 
 
-def add_outcomes(db: Database, worker: str, outcomes: Sequence[bytes]) -> None:
-    """Hand results of visits to the trainer."""
+def add_outcomes(db: Database, worker: str, outcomes: Sequence[tuple[int, bytes]]) -> None:
+    """Hand results of leases to the trainer: how many fetches each has, and the result."""
     if outcomes:
-        sql = "INSERT INTO outcome (worker, data) SELECT ?, unnest(CAST(? AS bytea[]))"
-        db.execute(sql, (worker, list(outcomes)))
+        sql = """INSERT INTO outcome (worker, fetches, data)
+            SELECT ?, * FROM unnest(CAST(? AS integer[]), CAST(? AS bytea[]))"""
+        db.execute(sql, (worker, [fetches for fetches, _ in outcomes], [data for _, data in outcomes]))
 
 
 def next_outcomes(db: Database, limit: int) -> list[tuple[int, bytes]]:

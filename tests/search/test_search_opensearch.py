@@ -1,0 +1,146 @@
+"""An index on an OpenSearch server: the same answers as the embedded index, bulk indexing, and the swap of the alias.
+
+The server is a double of its documented protocol (`checks.opensearch_server`).
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from checks.indexed import Sheet, judge, lose, store
+from checks.opensearch_server import OpenSearchDouble, opensearch_double
+from checks.small_webs import one_line, opilio
+from opilio.core.errors import CollectionError, UsageError
+from opilio.search.opensearch.index import OpenSearchClient, OpenSearchIndex
+from opilio.search.results import SearchFilters, SearchResults
+from opilio.search.searcher import Searcher
+
+A, B = "http://a.example", "http://b.example"
+PAGES = (
+    Sheet(url=f"{A}/wren", title="The wren", text="A wren is a small brown bird. It sings loudly.", score=0.9),
+    Sheet(url=f"{A}/robin", title="Robins", text="Robins are birds. The song of a robin is soft.", score=0.7),
+    Sheet(url=f"{B}/train", title="Trains", text="A train runs on rails; a small toy train does too.", score=0.1),
+    Sheet(url=f"{B}/zaun", title="Zaunkönige", text="Die Zaunkönige singen in den Wäldern.", language="de", score=0.8),
+    Sheet(url=f"{B}/tokyo", title="東京の鳥", text="東京都にはたくさんの鳥がいます。", language="ja", genre="news"),
+    Sheet(url=f"{B}/copy", title="The wren", text="A wren is a small brown bird.", duplicate_of=f"{A}/wren"),
+    Sheet(url=f"{B}/hidden", title="Hidden wren", text="Do not index this wren.", noindex=True),
+)
+QUERIES = """wrens|loud|Zaunkönig Wald|zaunkonige|東京|鳥|title:京|馬|"small brown bird"|"brown small"|"small train"~1
+title:robin|title:birds|small -toy|small AND NOT toy|wren OR robin|bird (wren OR train)|rob*|tarin~|language:de
+host:a.example bird|http://a.example/wren|a.example/wren|a.example|+small bird|-bird|relevant:yes|band:"very high"
+small brown toy|song soft|genre:news|year:2023|text:rails|title:"the wren"|robbin~2|""".replace("\n", "|")
+
+
+@pytest.fixture
+def server() -> Iterator[OpenSearchDouble]:
+    with opensearch_double() as double:
+        yield double
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return store(tmp_path / "birds", PAGES)
+
+
+def remote(folder: Path, server: OpenSearchDouble) -> OpenSearchIndex:
+    made = OpenSearchIndex(folder, OpenSearchClient(server.url))
+    made.update_indexes()
+    return made
+
+
+def names(results: SearchResults) -> set[str]:
+    return {hit.url.rpartition("/")[2] for hit in results.hits}
+
+
+def test_queries_find_the_same_pages_as_in_the_embedded_index(folder: Path, server: OpenSearchDouble) -> None:
+    embedded, index = Searcher([folder]), remote(folder, server)
+    embedded.update_indexes()
+    for query in QUERIES.split("|"):
+        ours, theirs = index.search(query), embedded.search(query)
+        assert (query, names(ours), ours.total) == (query, names(theirs), theirs.total)
+    assert index.search("http://a.example/wren").hits[0].url == f"{A}/wren"
+    (hit,) = index.search("loud").hits
+    assert any(segment.marked for segment in hit.snippet)
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        SearchFilters(hosts=("a.example",)),
+        SearchFilters(languages=("de", "ja"), relevant=True),
+        SearchFilters(after="2023-11-01", before="2030-01-01", bands=("high", "very high")),
+        SearchFilters(before="2000-01-01"),
+        SearchFilters(added_after=1.8e9),
+        SearchFilters(at=1_700_000_001.0),
+    ],
+)
+def test_filters_and_facets_agree_with_the_embedded_index(
+    folder: Path, server: OpenSearchDouble, filters: SearchFilters
+) -> None:
+    embedded, index = Searcher([folder]), remote(folder, server)
+    embedded.update_indexes()
+    ours, theirs = index.search("", filters), embedded.search("", filters)
+    assert (names(ours), ours.total) == (names(theirs), theirs.total)
+    counts = [
+        {facet.name: {(v.value, v.count, v.chosen) for v in facet.values if v.count} for facet in results.facets}
+        for results in (ours, theirs)
+    ]
+    assert {name: values for name, values in counts[0].items() if values} == {
+        name: values for name, values in counts[1].items() if values
+    }
+
+
+def test_only_changes_are_sent_by_any_machine(folder: Path, server: OpenSearchDouble) -> None:
+    assert remote(folder, server).search("wren").total == 1
+    store(folder, [Sheet(url=f"{A}/new", title="New", text="Another wren.", at=1_700_000_100.0)])
+    lose(folder, f"{A}/robin", 1_700_000_200.0)
+    judge(folder, f"{B}/train", relevant=True)
+    server.log.clear()
+    index = OpenSearchIndex(folder, OpenSearchClient(server.url))
+    progress = index.update_indexes()
+    assert sum("_bulk" in line for line in server.log) == 2
+    # The robin is a past version now.
+    assert (progress.indexed, progress.removed) == (3, 1)
+    assert names(index.search("wren")) == {"wren", "new"}
+    assert names(index.search("robin")) == set()
+    assert names(index.search("robin", SearchFilters(at=1_700_000_050.0))) == {"robin"}
+    assert names(index.search("relevant:yes rails")) == {"train"}
+    assert index.update_indexes().indexed == 0
+
+
+def test_a_rebuild_swaps_the_alias_and_a_failed_one_changes_nothing(folder: Path, server: OpenSearchDouble) -> None:
+    index = remote(folder, server)
+    (before,) = server.indexes
+    server.refuse_bulk = True
+    with pytest.raises(CollectionError, match="429 Data too large"):
+        index.rebuild()
+    assert list(server.indexes) == [before]
+    server.refuse_bulk = False
+    assert index.rebuild().indexed == 5
+    (after,) = server.indexes
+    assert after != before and server.aliases == {"opilio-birds": after}
+    assert index.search("wren").total == 1
+
+
+def test_hits_are_paged_and_sorted(folder: Path, server: OpenSearchDouble) -> None:
+    index = remote(folder, server)
+    pages = [index.search("", page=n, size=2, sort="relevance") for n in (1, 2, 3)]
+    scores = [hit.relevance for page in pages for hit in page.hits]
+    assert scores == sorted(scores, reverse=True) and len(scores) == pages[0].total == 5
+    assert pages[0].pages == 3
+
+
+def test_the_commands_take_a_server(folder: Path, server: OpenSearchDouble) -> None:
+    assert "5 pages indexed" in opilio("maintain", "reindex", str(folder), "--server", server.url).stdout
+    done = opilio("search", str(folder), "wren", "--server", server.url, "--json")
+    assert json.loads(done.stdout)["total"] == 1
+
+
+def test_a_wrong_server_is_one_line(folder: Path) -> None:
+    with pytest.raises(UsageError, match="not the address of an OpenSearch server"):
+        OpenSearchClient("search.example:9200")
+    done = opilio("search", str(folder), "wren", "--server", "http://127.0.0.1:1")
+    assert done.returncode == 1
+    assert "can't be reached" in one_line(done)
