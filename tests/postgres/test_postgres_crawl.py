@@ -11,14 +11,16 @@ import pytest
 import opilio as opilio_api
 from checks.page_server import pages_of
 from checks.postgres_server import PostgresServer
-from checks.small_webs import SmallWeb, grid, one_line, opilio, served, settings_for
+from checks.small_webs import BIRDS, SmallWeb, grid, one_line, opilio, page, served, settings_for
 from opilio.cli.demo import demo
 from opilio.core.errors import CollectionError, UsageError
 from opilio.core.protocols import Database
+from opilio.engine.revisit.scheduler import ALL_REVISITED_REASON
 from opilio.engine.wiring.launch import open_crawl
 from opilio.engine.wiring.session import table_definitions
 from opilio.engine.wiring.settings import collection_settings
 from opilio.manage.export import export_to_file
+from opilio.manage.history import page_history
 from opilio.manage.label import LabelRequest, label_pages
 from opilio.manage.status import collection_status
 from opilio.manage.verify import verify
@@ -161,6 +163,40 @@ def test_a_newer_schema_and_missing_rights_are_refused(dsn: str, connection: Dat
     connection.execute("DROP TABLE opilio_schema")
     with pytest.raises(CollectionError, match="permission denied"):
         create_in_database(folder_of(dsn.replace("user=postgres", "user=reader")), "", ())
+
+
+def test_due_pages_are_revisited_and_older_versions_kept(dsn: str, connection: Database) -> None:
+    pages = grid(2, 3)
+    changed = "http://h1.example/2.html"
+    with served(SmallWeb(pages)) as server:
+        tree = settings_for(server, ["http://h0.example/0.html"])
+        crawl_into(dsn, tree)
+        # A week passes.
+        week_s = 8 * 86_400.0
+        connection.execute("UPDATE page SET fetched_at = fetched_at - ?", (week_s,))
+        connection.execute("UPDATE revisit SET checked_at = checked_at - ?, tried_at = tried_at - ?", (week_s, week_s))
+    with served(SmallWeb({**pages, changed: page(f"{BIRDS} entirely new words about nests", title="New")})) as server:
+        revisit = {"on": True, "interval_s": 7 * 86_400.0, "probe": False}
+        reason = crawl_into(dsn, settings_for(server, ["http://h0.example/0.html"], revisit=revisit))
+        requests = [entry.target for entry in server.log if entry.target != "/robots.txt"]
+    assert (reason, len(requests)) == (ALL_REVISITED_REASON, 6)
+    assert [version.title for version in page_history(folder_of(dsn), changed).versions] == ["", "New"]
+    assert verify(folder_of(dsn)) == []
+
+
+def test_what_needs_a_folder_is_refused_with_advice(crawled: str, dsn: str, tmp_path: Path) -> None:
+    agents = ("--seed", "https://example.org/", "--set", "agents.count=2", "--into", dsn)
+    for arguments, advice in (
+        (("maintain", "compact", crawled), "VACUUM"),
+        (
+            ("maintain", "merge", crawled, crawled, "--into", str(tmp_path / "new")),
+            "opilio maintain copy postgresql://",
+        ),
+        (("crawl", "wrens", *agents), "leave out [agents], or use a folder"),
+    ):
+        done = opilio(*arguments)
+        assert (done.returncode, advice in one_line(done)) == (2, True), done.stderr
+    assert database_facts(dsn)["collection"] == "none"
 
 
 # What undoes each step of the schema, newest first: a collection as an earlier version made it.

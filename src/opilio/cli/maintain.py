@@ -84,10 +84,17 @@ def merge(
     folders: Annotated[
         list[Path],
         typer.Argument(
-            metavar="DIR DIR...", help="Collections.", show_default=False, autocompletion=complete_collections
+            metavar="DIR DIR...",
+            help="Collections.",
+            show_default=False,
+            autocompletion=complete_collections,
+            parser=parse_place,
         ),
     ],
-    into: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the new collection.", show_default=False)],
+    into: Annotated[
+        Path,
+        typer.Option(metavar="DIR", help="Folder of the new collection.", show_default=False, parser=parse_place),
+    ],
     json: JsonOption = False,
 ) -> int:
     """Merge collections into a new one, without duplicate pages.

@@ -211,6 +211,13 @@ class BatchCommitter:
             revisits.enqueue_due(now, hosts * per_host)
             return frontier.lease(now, hosts, per_host, ttl_s, min_tier=revisits.min_tier)
 
+    def enqueue_revisits(self, now: float, room: int) -> None:
+        """Queue pages that are due, for workers that lease by themselves."""
+        revisits = self._targets.revisit_scheduler
+        if revisits is not None:
+            with self._targets.collection.unit_of_work():
+                revisits.enqueue_due(now, room)
+
     def wakes_at(self) -> float | None:
         """When a host may be leased again."""
         return self._targets.frontier.wakes_at()

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from opilio import __version__
-from opilio.core.errors import CollectionError
+from opilio.core.errors import CollectionError, UsageError
 from opilio.engine.recover import recover
 from opilio.store.collection import Collection, is_linked
 from opilio.store.connection import DATABASE, database_error
@@ -28,6 +28,8 @@ from opilio.store.maintain.integrity import (
     vacuum,
 )
 from opilio.store.maintain.record_check import StoredRecord, add_dropped_versions, recount, stored_records
+from opilio.store.postgres.collection import linked_database
+from opilio.store.postgres.connection import public_address
 from opilio.store.warc import WarcWriter, read_member, warc_name
 
 FIRST_WARC_KEY = "warc_first"  # in `meta`: the first WARC file in use
@@ -47,7 +49,8 @@ class CompactResult(msgspec.Struct, kw_only=True):
 def compact(folder: Path, now: float, versions: int | None = None, rotate_bytes: int = ROTATE_BYTES) -> CompactResult:
     """Rewrite a collection; `versions`: how many past versions of a page to keep at most (None: all)."""
     if is_linked(folder):
-        raise CollectionError(f"{folder}: is in PostgreSQL, which reuses space by itself; VACUUM FULL returns it")
+        advice = "the server reuses space by itself, and 'VACUUM FULL' in psql returns it to the disk"
+        raise UsageError(f"compact: {public_address(linked_database(folder))} is in PostgreSQL; {advice}")
     collection = Collection.open_for_writing(folder, "maintain compact")
     try:
         recover(collection, now)

@@ -37,6 +37,8 @@ from opilio.store.maintain.merge_sql import (
     merge_commands,
 )
 from opilio.store.maintain.merge_tables import KeptRecord, TableMerger
+from opilio.store.postgres.collection import linked_database
+from opilio.store.postgres.connection import public_address
 from opilio.store.warc import RecordPosition, WarcWriter, read_member, read_record, warc_name
 from opilio.store.writer import CollectionWriter
 from opilio.text.languages import language_name
@@ -95,7 +97,9 @@ def _check(sources: Sequence[Path], into: Path) -> None:
         raise ConfigError("merge: needs at least two collections")
     for folder in (*sources, into):
         if is_linked(folder):
-            raise ConfigError(f"merge: {folder} is in PostgreSQL; copy it first: 'opilio maintain copy'")
+            address = public_address(linked_database(folder))
+            advice = f"copy it to a folder first: 'opilio maintain copy {address} DIR'"
+            raise ConfigError(f"merge: {address} is in PostgreSQL; {advice}")
     for place, folder in enumerate(sources):
         upgrade_collection(folder)
         twin = next((other for other in sources[:place] if other.resolve() == folder.resolve()), None)

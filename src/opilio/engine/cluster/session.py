@@ -15,6 +15,7 @@ import msgspec
 
 from opilio.core.errors import ConfigError
 from opilio.core.events import CrawlStarted, Event, EventListener
+from opilio.core.records import Tier
 from opilio.core.settings import Settings, StopSettings, Tree
 from opilio.engine.cluster.trainer import STOPPING, Trainer
 from opilio.engine.cluster.worker import AddressReservations, LeaseGate, WorkerCommitter, WorkerMeter
@@ -64,8 +65,7 @@ class ClusterSession:
     def __init__(
         self, collection: PostgresCollection, settings: Settings, warn: Warn, topic: Topic | None = None
     ) -> None:
-        if assembly_kind(settings.agents) == AGENTS:
-            raise ConfigError("agents: not available in PostgreSQL; leave out [agents], or use a folder")
+        _refuse_agents(settings)
         self._collection = collection
         engine = msgspec.structs.replace(settings.engine, lease_s=min(settings.engine.lease_s, MAX_LEASE_S))
         self._settings = adapt_to_archives(msgspec.structs.replace(settings, engine=engine))
@@ -114,6 +114,9 @@ class ClusterSession:
         meter = WorkerMeter(worker_name())
         stop = msgspec.json.decode(collection.meta("stop") or "{}", type=StopSettings)
         committer = WorkerCommitter(shared, policy, self._clock, meter, stop)
+        # As in `RevisitScheduler`: where revisits have the whole budget, new URLs are not fetched.
+        if settings.revisit.on and settings.revisit.share >= 1.0:
+            committer.min_tier = Tier.REVISIT
         gate = self._build_gate(shared, committer, rules)
         commands = WorkerCommands(shared, meter, analysis, collection, rules)
         visitor = Visitor(
@@ -274,6 +277,7 @@ class WorkerCommands:
 
 def start_crawl(folder: Path, checked: CheckedSettings, found: FoundSeeds | None, warn: Warn) -> ClusterSession:
     """A new collection in the database that the folder is a cache of, and its first worker."""
+    _refuse_agents(checked.settings)
     collection, settings = create_collection(folder, checked.settings, found)
     assert isinstance(collection, PostgresCollection)
     return ClusterSession(collection, resolve_workers(settings), warn, checked.topic)
@@ -289,3 +293,9 @@ def join_crawl(folder: Path, tree: Tree, warn: Warn) -> ClusterSession:
     except BaseException:
         collection.close()
         raise
+
+
+def _refuse_agents(settings: Settings) -> None:
+    """Agents share a frontier in memory, which workers on other machines have not."""
+    if assembly_kind(settings.agents) == AGENTS:
+        raise ConfigError("agents: not available in PostgreSQL; leave out [agents], or use a folder")

@@ -39,6 +39,7 @@ from opilio.store.writer import CollectionWriter
 
 BATCH = 32
 PUBLISH_EVERY_S = 1.0
+REVISITS_EVERY_S = 1.0
 IDLE_S = 0.05
 # How long a stopped crawl waits for results of requests in flight.
 DRAIN_S = 15.0
@@ -161,6 +162,7 @@ class _Training:
         started_at = float(self._collection.meta("started_at", "0")) or self._clock.now()
         self._rules = StopRules(stored_stop_settings(self._collection), started_at)
         self._renew_at = 0.0
+        self._revisits_at = 0.0
         self._archive = trainer.archive(db, role, self._report)
 
     def close(self) -> None:
@@ -177,6 +179,7 @@ class _Training:
         """Apply results until the crawl stops (True), or this process leaves it to others."""
         while not (reason := await self._stop_reason()):
             self._keep_role()
+            self._enqueue_revisits()
             if not self._apply_next():
                 self._publish()
                 await asyncio.sleep(IDLE_S)
@@ -198,6 +201,13 @@ class _Training:
         if self._clock.now() >= self._renew_at:
             self._role.renew(self._db)
             self._renew_at = self._clock.now() + self._trainer.role_ttl_s / 3
+
+    def _enqueue_revisits(self) -> None:
+        """Queue pages that are due, as many as workers may have in flight."""
+        now = self._clock.now()
+        if now >= self._revisits_at:
+            self._revisits_at = now + REVISITS_EVERY_S
+            self._writing.committer.enqueue_revisits(now, self._trainer.settings.engine.connections)
 
     def _apply_next(self) -> bool:
         """Apply the next results; False where none waits, or the object storage is behind."""
@@ -248,13 +258,14 @@ class _Training:
         progress = crawl_progress(self._db)
         if progress.backlog or progress.leased or progress.paused:
             return ""
+        self._revisits_at = 0.0
+        self._enqueue_revisits()
+        if finished := self._writing.committer.stop_reason(now):
+            return finished
         wakes_at = self._writing.committer.next_due_at(now)
         if wakes_at is None:
-            reason = self._writing.committer.stop_reason(now)
-            if not reason:
-                await self._writing.reseeder.find_more_seeds(now)
-                reason = self._writing.reseeder.stop_reason
-            return reason
+            await self._writing.reseeder.find_more_seeds(now)
+            return self._writing.reseeder.stop_reason
         wait_s = wakes_at - now
         if wait_s > self._rules.max_wait_s and not self._writing.committer.continuous:
             return f"every host left has to wait {wait_s:.0f} s or more; run again later to go on"

@@ -12,7 +12,7 @@ import msgspec
 
 from opilio.core.clock import elapsed_s
 from opilio.core.events import BatchCommitted, CrawlStopped, Event
-from opilio.core.records import HostLease
+from opilio.core.records import HostLease, Tier
 from opilio.core.settings import StopSettings
 from opilio.core.urls import host_of
 from opilio.engine.politeness.host_gate import HostGate, Permit
@@ -88,6 +88,7 @@ class WorkerCommitter:
         self._stop = stop
         self._held: dict[str, tuple[int, float]] = {}  # by host: token and end of the lease
         self._wakes_at: float | None = None
+        self.min_tier: int = Tier.LINK  # the lowest tier that is leased
 
     def holds(self, host: str) -> bool:
         """Is the lease of this host still ours? One that has expired may belong to another worker by now."""
@@ -106,7 +107,8 @@ class WorkerCommitter:
                 self._wakes_at = now + 0.25
                 return []
             frontier = self._frontier(db)
-            leases = frontier.lease(now, min(hosts, room), max(1, min(per_host, room // hosts)), ttl_s)
+            per_host_room = max(1, min(per_host, room // hosts))
+            leases = frontier.lease(now, min(hosts, room), per_host_room, ttl_s, min_tier=self.min_tier)
             self._wakes_at = now if len(leases) == hosts else frontier.wakes_at()
             return leases
 
