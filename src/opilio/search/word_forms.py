@@ -86,16 +86,19 @@ def drop_stop_words(group: QueryGroup, languages: Sequence[str]) -> Sequence[tup
 
 
 def is_foreign(group: QueryGroup, languages: Sequence[str]) -> bool:
-    """True for a question in another language than the pages, by its stop words; False if pages state no language.
+    """True for a question in another language than the pages, by its stop words. `languages`: most frequent first.
+
+    Pages without a language do not count, unless they are the most frequent.
 
     >>> words = "what is the wren".split()
     >>> asked = QueryGroup(kind="some", parts=tuple(("may", QueryTerm(text=word)) for word in words))
-    >>> is_foreign(asked, ["de"]), is_foreign(asked, ["de", "en"]), is_foreign(asked, ["de", ""])
-    (True, False, False)
+    >>> [is_foreign(asked, known) for known in (["de"], ["de", "en"], ["de", ""], ["", "de"])]
+    [True, False, True, False]
     """
     spoken = _languages_of(_plain_words(group))
-    known = {language_code(language) for language in languages}
-    return bool(spoken) and all(map(is_known_language, known)) and not known & set(spoken)
+    stated = {language_code(language) for language in languages if language}
+    known = bool(stated) and bool(languages[0]) and all(map(is_known_language, stated))
+    return bool(spoken) and known and not stated & set(spoken)
 
 
 def _plain_words(group: QueryGroup) -> list[str]:

@@ -6,8 +6,10 @@ have similar vectors in 14 languages, and a look-up takes the place of the encod
 
 import io
 import zlib
+from collections.abc import Mapping
 from functools import lru_cache
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +23,8 @@ Vectors = NDArray[np.float32]
 DIMENSIONS = 64
 BYTE_SCALE = 127.0
 _DATA_FILE = "data/word_vectors.npz"
+# Less frequent words of eight languages: for questions in another language than the pages.
+_MORE_FILE = "data/more_word_vectors.npz"
 
 
 class WordVectors:
@@ -74,18 +78,22 @@ def load_word_vectors(vocabulary: Vocabulary) -> WordVectors:
     return _load(vocabulary.language, vocabulary.normalizer)
 
 
+@lru_cache(maxsize=1)
 def load_surface_vectors() -> WordVectors:
-    """The shipped table by the words themselves, for texts of any language."""
-    return _load("", "none")
+    """Both shipped tables by the words themselves, for texts of any language."""
+    tables = [_read(name) for name in (_DATA_FILE, _MORE_FILE)]
+    return WordVectors(*(np.concatenate([table[name] for table in tables]) for name in ("terms", "vectors")))
+
+
+def _read(name: str) -> Mapping[str, NDArray[Any]]:
+    with np.load(io.BytesIO(files("opilio.text").joinpath(name).read_bytes())) as data:
+        return {key: data[key] for key in data.files}
 
 
 @lru_cache(maxsize=4)
 def _load(language: str, normalizer: Normalizer) -> WordVectors:
-    with np.load(io.BytesIO(files("opilio.text").joinpath(_DATA_FILE).read_bytes())) as data:
-        words = zlib.decompress(data["words"].tobytes()).decode().split("\n")
-        vectors = data["vectors"]
-    if normalizer == "none" and not language:
-        return WordVectors(np.fromiter(map(term_id, words), np.uint32, len(words)), vectors)
+    table = _read(_DATA_FILE)
+    words, vectors = zlib.decompress(table["words"].tobytes()).decode().split("\n"), table["vectors"]
     stem, ignored = make_normalizer(language, normalizer), stop_words(language)
     # Several words may have one stem. The first is the most frequent one.
     first: dict[int, int] = {}

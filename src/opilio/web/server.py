@@ -12,6 +12,7 @@ import uvicorn
 
 from opilio.core.clock import SystemClock
 from opilio.core.errors import UsageError
+from opilio.text.word_vectors import load_surface_vectors
 from opilio.web.app import Application
 from opilio.web.auth import AccessPolicy
 from opilio.web.collections import ServedCollections
@@ -58,6 +59,7 @@ def serve(folders: Sequence[Path], serving: UiServerConfig, announce: Callable[[
 def _refresh_indexes(context: AppContext) -> None:
     """Update the indexes before the first search; the page of an unreadable collection shows the error."""
     context.searchers.refresh(context.collections.folders)
+    load_surface_vectors()  # the first question needs them
 
 
 def is_loopback(host: str) -> bool:
