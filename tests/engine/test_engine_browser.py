@@ -1,6 +1,9 @@
 """Real Chromium renders pages that need JavaScript; its requests are as polite as those of the fetcher."""
 
+import sys
+from collections import Counter
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -133,6 +136,34 @@ def test_plain_crawl_does_not_start_a_browser(web: SmallWeb, tmp_path: Path) -> 
         crawl(tmp_path / "c", settings_for(server, [ROOT]))
     assert set(stored(tmp_path / "c")) == {ROOT, APP}
     assert "/app.js" not in [entry.target for entry in server.log]
+
+
+def test_plain_crawl_does_the_same_work_with_and_without_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls are counted, not time: the work of a page must not depend on what is installed."""
+
+    def count_calls(name: str) -> tuple[Counter[str], list[str]]:
+        calls = Counter[str]()
+
+        def count(frame: FrameType, event: str, _: object) -> None:
+            if event == "call" and "/opilio/parse/" in frame.f_code.co_filename:
+                calls[frame.f_code.co_qualname] += 1
+
+        with served(SmallWeb(WEB)) as server:
+            sys.setprofile(count)
+            try:
+                crawl(tmp_path / name, settings_for(server, [ROOT]))
+            finally:
+                sys.setprofile(None)
+        return calls, [entry.target for entry in server.log]
+
+    count_calls("fill caches")
+    installed = count_calls("installed")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "playwright"] or ["playwright"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    assert count_calls("missing") == installed
+    assert installed[0]["HtmlParser.parse"] == 2
 
 
 def test_budget_of_pages_is_kept(web: SmallWeb, tmp_path: Path) -> None:
