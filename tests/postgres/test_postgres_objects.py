@@ -22,7 +22,15 @@ from opilio.manage.repair import check_and_repair
 from opilio.manage.verify import verify
 from opilio.store.collection import open_readonly
 from opilio.store.page_selection import PageFilter
-from opilio.store.postgres.chunks import ChunkMover, ChunkWriter, set_storage, storage_address, waiting_bytes
+from opilio.store.postgres.chunks import (
+    ChunkMover,
+    ChunkWriter,
+    delete_unused_objects,
+    set_storage,
+    storage_address,
+    storage_facts,
+    waiting_bytes,
+)
 from opilio.store.postgres.collection import create_in_database, folder_of, open_database
 from opilio.store.postgres.connection import PostgresConnection
 from opilio.store.postgres.objects import (
@@ -33,7 +41,7 @@ from opilio.store.postgres.objects import (
     check_address,
     create_storage,
 )
-from opilio.store.postgres.roles import TRAINER, Role
+from opilio.store.postgres.roles import TRAINER, Role, RoleLostError
 
 PAGES = 20
 
@@ -194,6 +202,27 @@ class ObjectStorageChecks:
             assert role.acquire(db)
             asyncio.run(run(db, role))
         assert [event.available for event in seen] == [False, True]
+
+
+def test_an_object_of_a_mover_that_lost_its_role_is_deleted_by_verify(dsn: str, tmp_path: Path) -> None:
+    folder = folder_of(dsn)
+    address = f"file://{tmp_path}"
+    create_in_database(folder, "", [lambda db: set_storage(address, db)]).close()
+    with closing(PostgresConnection(dsn)) as db:
+        writer = ChunkWriter(db, "test")
+        writer.append(b"record", 0.0)
+        writer.flush()
+        late = Role(dsn, TRAINER, "late", ttl_s=0.0)
+        assert late.acquire(db)
+        objects = ObjectStorage(storage_address(db))
+        with pytest.raises(RoleLostError):
+            ChunkMover(dsn, objects.address, late).move(1)
+        assert (len(objects.sizes()), waiting_bytes(db) > 0) == (2, True)
+        assert storage_facts(dsn)["objects"].endswith("can be read")
+        delete_unused_objects(db)
+        assert objects.sizes().keys() == {MARKER_FILE}
+        shutil.rmtree(tmp_path)
+        assert "can't" in storage_facts(dsn)["objects"]
 
 
 class TestLocalFolder(ObjectStorageChecks):

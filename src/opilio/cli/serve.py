@@ -119,9 +119,10 @@ def doctor(
     """
     facts = _facts()
     if place:
+        from opilio.store.postgres.chunks import storage_facts
         from opilio.store.postgres.roles import database_facts
 
-        facts = {**database_facts(place), **facts}
+        facts = {**database_facts(place), **storage_facts(place), **facts}
     if json:
         print_json(facts)
     else:

@@ -15,8 +15,15 @@ from opilio.core.files import write_atomically
 from opilio.core.protocols import Database
 from opilio.store.postgres.collection import linked_database
 from opilio.store.postgres.connection import PostgresConnection, postgres_transaction
-from opilio.store.postgres.objects import MARKER_FILE, ObjectMissingError, ObjectStorage, create_storage
+from opilio.store.postgres.objects import (
+    MARKER_FILE,
+    ObjectMissingError,
+    ObjectStorage,
+    ObjectsUnavailableError,
+    create_storage,
+)
 from opilio.store.postgres.roles import Role
+from opilio.store.postgres.schema import schema_version
 from opilio.store.warc import RecordPosition, info_record, warc_name
 
 OBJECTS_KEY = "objects"  # in `meta`: the address of the collection's objects
@@ -125,6 +132,19 @@ def storage_address(db: Database) -> str:
     """Where the objects of a collection are; empty where the database holds all chunks."""
     row = db.execute("SELECT value FROM meta WHERE name = ?", (OBJECTS_KEY,)).fetchone()
     return str(row[0]) if row else ""
+
+
+def storage_facts(dsn: str) -> dict[str, str]:
+    """What a check of a database shows about its object storage; nothing where it has none."""
+    with closing(PostgresConnection(dsn)) as db:
+        if not schema_version(db) or not (address := storage_address(db)):
+            return {}
+        waiting = waiting_bytes(db)
+    try:
+        ObjectStorage(address).check()
+    except ObjectsUnavailableError as error:
+        return {"objects": str(error), "waiting_bytes": str(waiting)}
+    return {"objects": f"{address}: can be read", "waiting_bytes": str(waiting)}
 
 
 def storage_problems(db: Database) -> Iterator[str]:

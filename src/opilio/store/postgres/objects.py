@@ -98,6 +98,11 @@ class ObjectStorage:
             raise ObjectMissingError(f"{self.address}/{name}: {problem}")
         return data
 
+    def check(self) -> None:
+        """Raise ObjectsUnavailableError unless the storage answers and is that of the collection."""
+        with self._translate_errors("find its marker"):
+            self._obstore.head(self._store, MARKER_FILE)
+
     def sizes(self) -> dict[str, int]:
         """The size of every object, by name. Without the marker it is another place, such as an empty mount point."""
         with self._translate_errors("list objects"):
