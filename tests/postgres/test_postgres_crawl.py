@@ -12,7 +12,7 @@ import opilio as opilio_api
 from checks.page_server import pages_of
 from checks.postgres_server import PostgresServer
 from checks.small_webs import BIRDS, SmallWeb, grid, one_line, opilio, page, served, settings_for
-from opilio.cli.demo import demo
+from opilio.cli.demo import MARKER_FILE, demo
 from opilio.core.errors import CollectionError, UsageError
 from opilio.core.protocols import Database
 from opilio.engine.revisit.scheduler import ALL_REVISITED_REASON
@@ -31,7 +31,7 @@ from opilio.store.page_selection import PageFilter
 from opilio.store.postgres.collection import create_in_database, folder_of, open_database
 from opilio.store.postgres.copy import copy_collection
 from opilio.store.postgres.roles import WorkerFigures, database_facts, remove_worker, report_worker
-from opilio.store.postgres.schema import POSTGRES_SCHEMA_VERSION
+from opilio.store.postgres.schema import POSTGRES_SCHEMA_VERSION, replace_schema
 from opilio.web.pages import PAGES
 
 
@@ -239,18 +239,20 @@ def test_a_collection_of_an_earlier_schema_is_upgraded_by_a_command(dsn: str, co
     assert verify(folder_of(dsn)) == []
 
 
+@pytest.mark.slow
 def test_demo_runs_in_a_database_and_replaces_only_its_own_schemas(
     dsn: str, connection: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    for _ in range(2):
-        assert demo(into=dsn, pages=100, quiet=True) == 0
+    assert demo(into=dsn, pages=100, quiet=True) == 0
     shown = capsys.readouterr().out
     place = re.search(r"The collection is in '(postgresql://.*)'\. Try", shown)
     assert place and "Relevant pages found" in shown
     assert collection_status(folder_of(place[1])).fetched == 100
     assert verify(folder_of(place[1])) == []
-    connection.execute("COMMENT ON SCHEMA opilio_demo_breadth IS 'mine'")
+    replace_schema(place[1], MARKER_FILE)
+    assert database_facts(place[1])["collection"] == "none"
+    connection.execute("COMMENT ON SCHEMA opilio_demo_opilio IS 'mine'")
     with pytest.raises(UsageError, match="is not the demo's"):
         demo(into=dsn, pages=100, quiet=True)
 
