@@ -21,8 +21,8 @@ import msgspec
 import numpy as np
 
 from opilio.core.settings import Settings
-from opilio.lab.experiments.preparation import WebLinks, build_tgraph, resolve_targets
-from opilio.lab.webs.pages import ParsedPages
+from opilio.lab.experiments.preparation import build_tgraph, resolve_targets
+from opilio.lab.webs.pages import ParsedPages, WebLinks
 from opilio.lab.webs.topics import load_topics
 from opilio.lab.webs.web import WarcWeb
 from opilio.methods.treasure.build import GraphLimits

@@ -18,6 +18,7 @@ from opilio.cli.main import run_command
 from opilio.core.errors import OfflineWebError
 from opilio.lab.experiments.declarations import PAPER_SUITES, load_experiment
 from opilio.lab.experiments.results import RunResult, read_results
+from opilio.lab.reports.plots import draw_plots
 from opilio.lab.reports.report import END_NOTE, ReportInput, paper_comparison_table
 from opilio.lab.synthetic.shape import WebShape
 from opilio.lab.synthetic.web import write_synthetic_web
@@ -130,6 +131,26 @@ def test_every_experiment_of_a_paper_is_declared() -> None:
     assert list(PAPER_SUITES) == [f"paper-s{number}" for number in range(5)]
     for names in PAPER_SUITES.values():
         assert [load_experiment(name).name for name in names] == list(names)
+
+
+def test_experiments_of_s3_are_executed_ten_times_s3_32() -> None:
+    declared = [load_experiment(name) for name in PAPER_SUITES["paper-s3"]]
+    assert [(e.executions, e.latency_s > 0, bool(e.shape)) for e in declared] == [(10, True, True)] * 7
+
+
+def test_sweep_draws_a_measure_over_the_variants_s3_33_s3_37(tmp_path: Path) -> None:
+    def run(variant: str, seed: int) -> RunResult:
+        return RunResult(
+            experiment="e", web="w", topic="t", strategy=variant, seed_set="s", random_seed=seed, budget=2, fetched=2,
+            relevant_found=1, relevant_reachable=2, harvest=0.5, recall=0.5, auc_vs_oracle=0.5, curve=((2, 1),),
+        )  # fmt: skip
+
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    experiment = load_experiment("s3-33")
+    runs = [run(variant.name, seed) for variant in experiment.variants for seed in (0, 1)]
+    drawn = draw_plots(runs, tmp_path, experiment)
+    assert drawn[-2:] == ["time", "precision"]
+    assert (tmp_path / "time.svg").stat().st_size > 1000
 
 
 def test_harvest_of_a_finished_crawl_is_that_of_its_pages_and_marked_s0_32() -> None:

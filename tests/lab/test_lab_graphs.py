@@ -7,13 +7,13 @@ import pytest
 
 from opilio.core.errors import UsageError
 from opilio.lab.experiments.declarations import load_experiment
-from opilio.lab.experiments.preparation import TGraphCache, WebLinks, resolve_targets
+from opilio.lab.experiments.preparation import TGraphCache, resolve_targets
 from opilio.lab.experiments.replay import OfflineWeb, lab_settings, replay_crawl
 from opilio.lab.experiments.results import RunResult
 from opilio.lab.experiments.study import Study, StudyOptions
 from opilio.lab.reports.plots import DRAW_FUNCTIONS
 from opilio.lab.reports.tables import split_by_seed_kind
-from opilio.lab.webs.pages import ParsedPages
+from opilio.lab.webs.pages import ParsedPages, WebLinks
 from opilio.lab.webs.topics import load_topics
 from opilio.lab.webs.web import WarcWeb
 from opilio.methods.treasure.graph import TGraph, check_graph

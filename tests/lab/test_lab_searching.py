@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
 from opilio.core.settings import FrontierSettings
@@ -15,6 +16,7 @@ from opilio.lab.experiments.replay import lab_settings, replay_crawl
 from opilio.lab.experiments.runs import ExperimentJob, ExperimentRunner
 from opilio.lab.experiments.search_engine import OfflineSeedSource
 from opilio.lab.experiments.study import Study, StudyOptions, run_jobs
+from opilio.lab.reports.classifiers import classifier_table, draw_classifiers
 from opilio.lab.reports.tables import diversity_table, search_comparison_table, time_table
 from opilio.lab.synthetic.shape import WebShape
 from opilio.lab.synthetic.web import write_synthetic_web
@@ -78,6 +80,34 @@ def test_table_follows_the_log_of_the_search_engine_s4_24(arena: ExperimentRunne
     assert 55 <= len(read_query_log(Path(tree["expansion"]["log"]))) <= 60
     table = prepared.settings(Variant(name="s0", table_pages=20), brief, 150)["topic"]["keywords"]
     assert len(table) > 50
+
+
+def test_classifiers_are_trained_on_seed_lists_before_the_crawl_s1_13_s1_17_s1_30(
+    arena: ExperimentRunner, tmp_path: Path
+) -> None:
+    """Labels are the lists that pages come from; the seven words are built from those pages."""
+    topic = next(iter(arena.topics.values()))
+    training = arena.preparation.training
+    relevant, irrelevant = training.seed_lists(topic.brief, 15)
+    assert len(relevant) == len(irrelevant) == 15 and not set(relevant) & set(irrelevant)
+    truth = arena.labels.relevant(topic)
+    hits = [sum(bool(truth[arena.offline.web.numbers[url]]) for url in urls) for urls in (relevant, irrelevant)]
+    assert hits[0] >= 10 and hits[1] <= 3
+    pages = training.training_set(topic.brief, 15)
+    assert pages.labels.tolist() == [False] * 15 + [True] * 15
+    table = pages.table(np.arange(len(pages)))
+    assert len(table) == 7
+    rows = pages.rows(table)
+    assert sum(not row.missing[2] for row in rows) > 20  # the parents are known
+    model = training.model_file(topic.brief, 15)
+    settings = lab_settings("s1-bayes", topic.brief, relevant[:3], 15, {"rank": {"model": str(model)}})
+    assert len(replay_crawl(arena.offline, settings).fetches) == 15
+    compared = {topic.name: training.compare(topic.brief, 15)}
+    assert classifier_table(compared).count("0.501") == 1
+    assert draw_classifiers(compared, tmp_path) == [
+        "figure-6-precision", "figure-7-time", "figure-8-complexity"
+    ]  # fmt: skip
+    assert (tmp_path / "figure-7-time.svg").stat().st_size > 1000
 
 
 def test_search_does_not_need_labels(arena: ExperimentRunner, small_folder: Path, lab_cache: Path) -> None:

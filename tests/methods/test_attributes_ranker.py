@@ -7,6 +7,7 @@ from checks.scored_links import scored_links
 from opilio.core.page import Reading
 from opilio.core.records import Analysis, FetchResult, Outcome
 from opilio.methods.attributes.features import LinkRows, TermFunctions
+from opilio.methods.attributes.infospiders import InfoSpidersRanker
 from opilio.methods.attributes.learner import OnlineTrainer
 from opilio.methods.attributes.models import LEARNER_NAMES, make_learner
 from opilio.methods.attributes.ranker import NEVER, AttributesRanker, pack_rows, unpack_rows
@@ -156,3 +157,27 @@ def test_grown_topic_is_seen() -> None:
     fresh = EvolvingTopic(table_from_weights({"tax": 1.0}))
     one.links.topic.restore(fresh.snapshot())
     assert one.links.compiled_table is not before and set(one.links.compiled_table.vector) == set(terms_of("tax"))
+
+
+def spiders() -> InfoSpidersRanker:
+    words = TermFunctions(url_terms, weigh, flat_idf)
+    return InfoSpidersRanker(LinkRows(EvolvingTopic(table_from_weights(WORDS)), words, 12))
+
+
+def test_infospiders_keep_to_the_protocols_of_rankers_and_learners_s1_11() -> None:
+    check_ranker(spiders)
+    good, bad = (r.features for r in scored_links(spiders(), reading_of(PAGE), verdict_of(0.5), lead_to()))
+    visits = [visited(f"http://x.example/{at}", at % 2 == 0, bad if at % 2 else good) for at in range(20)]
+    check_learner(spiders, visits)
+
+
+def test_infospiders_estimate_links_by_the_words_near_them_and_learn_otherwise_s1_11() -> None:
+    one = spiders()
+    inputs = one.inputs(reading_of(PAGE))
+    assert inputs[0].sum() > inputs[1].sum()
+    before = [link.score for link in scored_links(one, reading_of(PAGE), verdict_of(0.5), lead_to())]
+    assert before[0] > before[1]
+    good, bad = (r.features for r in scored_links(one, reading_of(PAGE), verdict_of(0.5), lead_to()))
+    one.learn([visited(f"http://x.example/{at}", at % 2 == 1, bad if at % 2 else good) for at in range(60)])
+    after = [link.score for link in scored_links(one, reading_of(PAGE), verdict_of(0.5), lead_to())]
+    assert after[0] < before[0] and after[0] < after[1]

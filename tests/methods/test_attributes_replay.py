@@ -29,7 +29,7 @@ def crawled(offline: OfflineWeb, strategy: str, more: Tree | None = None) -> Cra
     )
 
 
-@pytest.mark.parametrize("strategy", ["s1-bayes", "s1-tree", "s1-neural"])
+@pytest.mark.parametrize("strategy", ["s1-bayes", "s1-tree", "s1-neural", "infospiders"])
 def test_two_crawls_agree(offline: OfflineWeb, strategy: str) -> None:
     first, second = (crawled(offline, strategy).fetches for _ in range(2))
     assert first == second and len(first) == BUDGET

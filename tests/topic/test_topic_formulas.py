@@ -110,7 +110,7 @@ def test_labels_judge_and_the_crawlers_own_judge_stands_beside_s0_e9_s4_e10(name
 
 
 @pytest.mark.parametrize(
-    ("name", "sizes"), [("s3-37", {"5", "10", "50", "100", "300", "1000"}), ("s3-38", {"0.2, 50 %", "0.6, 50 %"})]
+    ("name", "sizes"), [("s3-37", {"0", "10", "50", "100", "300", "1000"}), ("s3-38", {"0.6, 50 %", "0.8, 80 %"})]
 )
 def test_sizes_and_shares_of_the_paper_are_declared_s3_37_s3_38(name: str, sizes: set[str]) -> None:
     experiment = load_experiment(name)

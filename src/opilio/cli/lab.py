@@ -144,7 +144,7 @@ def run(
     pages: Annotated[int, typer.Option(min=0, help="Fetches per run (0: as declared).")] = 0,
     seed_sets: Annotated[int, typer.Option(min=0, help="The first N seed sets of each kind (0: as declared).")] = 0,
     random_seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
-    random_seeds: Annotated[int, typer.Option(min=1, help="Repeat with N random seeds.")] = 1,
+    random_seeds: Annotated[int, typer.Option(min=0, help="Repeat with N random seeds (0: as declared).")] = 0,
     processes: Annotated[int, typer.Option(min=0, help="Parallel runs (0: one per core).")] = 0,
     plots: Annotated[bool, typer.Option(help="Draw plots as SVG and PNG.")] = True,
     set_: SetOption = None,

@@ -15,11 +15,12 @@ from opilio.core.files import make_writable_folder, pluralize, report_write_erro
 from opilio.core.settings_input import merge_trees, parse_setting
 from opilio.engine.workers.pool import available_cpus
 from opilio.lab.benchmark.registration import open_manual_webs
-from opilio.lab.experiments.declarations import Plot, load_experiment, select_variants, suite_experiments
+from opilio.lab.experiments.declarations import load_experiment, select_variants, suite_experiments
 from opilio.lab.experiments.results import RunResult, write_results
 from opilio.lab.experiments.resume import RunCheckpoint
 from opilio.lab.experiments.runs import ExperimentJob
 from opilio.lab.experiments.study import Study, StudyOptions, declared_web, run_errors, run_jobs
+from opilio.lab.reports.classifiers import draw_classifiers
 from opilio.lab.reports.comparison import MEASURES, summarize_strategies
 from opilio.lab.reports.plots import draw_plots
 from opilio.lab.reports.report import ReportInput, find_section, write_report
@@ -78,7 +79,7 @@ def run_experiment(options: ExperimentOptions) -> None:
         pages=options.pages,
         seed_sets=options.seed_sets,
         random_seed=options.random_seed,
-        random_seeds=options.random_seeds,
+        random_seeds=options.random_seeds or declared.executions,
         overrides=reduce(merge_trees, map(parse_setting, options.assignments), {}),
     )
     study = Study(declared, choice)
@@ -95,7 +96,8 @@ def run_experiment(options: ExperimentOptions) -> None:
     if declared.by_seeds:
         runs = split_by_seed_kind(runs)
     columns = {v.name: v.paper_column for v in choice.variants}
-    report = ReportInput(declared, runs, bounds, [*run_errors(runs), *study.problems], columns)
+    problems = [*run_errors(runs), *study.problems]
+    report = ReportInput(declared, runs, bounds, problems, columns, study.compare_classifiers())
     with report_write_errors(f"--out {out}"):
         _write_report_files(report, out, plots=options.plots)
     finished.clear()
@@ -116,17 +118,17 @@ def _split_bounds(runs: list[RunResult], variants: list[str]) -> tuple[list[RunR
 def _write_report_files(report: ReportInput, out: Path, *, plots: bool) -> None:
     """The results come first: without them, all runs would have to be repeated."""
     write_results(report.runs, out, report.bounds)
-    drawn = _draw(report.runs, out, report.experiment.plot) if plots else []
+    drawn = _draw(report, out) if plots else []
     (out / "report.md").write_text(write_report(report, drawn), "utf-8")
     for problem in run_errors(report.runs)[:MAX_PROBLEMS_SHOWN]:
         print_message(f"opilio: {problem}; the results of this run are incomplete, please report this")
 
 
-def _draw(runs: Sequence[RunResult], folder: Path, extra: tuple[Plot, ...]) -> list[str]:
+def _draw(report: ReportInput, folder: Path) -> list[str]:
     if importlib.util.find_spec("matplotlib") is None:
         print_message("no plots: matplotlib is missing (pip install 'opilio[lab]')")
         return []
-    return draw_plots(runs, folder, extra)
+    return draw_plots(report.runs, folder, report.experiment) + draw_classifiers(report.classifiers, folder)
 
 
 def _means(runs: list[RunResult]) -> dict[str, dict[str, float]]:

@@ -74,8 +74,8 @@ def _build_from_links(
     from opilio.core.settings import Settings
     from opilio.core.urls import canonicalize_url
     from opilio.engine.workers.pool import available_cpus
-    from opilio.lab.experiments.preparation import WebLinks, build_tgraph, resolve_targets
-    from opilio.lab.webs.pages import ParsedPages
+    from opilio.lab.experiments.preparation import build_tgraph, resolve_targets
+    from opilio.lab.webs.pages import ParsedPages, WebLinks
     from opilio.lab.webs.web import WarcWeb
     from opilio.methods.treasure.graph_builder import build_graph_builder
 

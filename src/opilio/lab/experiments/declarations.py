@@ -52,7 +52,7 @@ BOUND_STRATEGIES = ("random", "oracle", *FORESIGHT_STEPS)
 MAX_DELAY_S = 3600.0
 Positive = Annotated[int, Meta(ge=1)]
 Count = Annotated[int, Meta(ge=0)]
-PLOT_KINDS = ("harvest", "recall", "auc-vs-oracle", "blocks", "cumulative")
+PLOT_KINDS = ("harvest", "recall", "auc-vs-oracle", "blocks", "cumulative", "sweep")
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -70,6 +70,11 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     queries: Count = 0
     # Build the topic's table of 300 words from this number of search results (S0-13); 0: from the topic's keywords.
     table_pages: Count = 0
+    # Starts with the classifiers that the experiment trains, if it trains some and the ranker is S1's.
+    trained: bool = False
+    # Its place on the horizontal axis of a plot of kind "sweep", and the line it belongs to.
+    x: float = 0.0
+    line: str = ""
 
     @property
     def kind(self) -> str:
@@ -81,11 +86,17 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Plot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One more figure of some variants; `file` is written beside the report, without a suffix."""
+    """One more figure of some variants; `file` is written beside the report, without a suffix.
+
+    A plot of kind "sweep" shows a measure of every variant over its `x`.
+    """
 
     file: str
     kind: str = "harvest"
     variants: tuple[str, ...] = ()
+    measure: str = "harvest"
+    xlabel: str = ""
+    ylabel: str = ""
 
 
 class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -99,7 +110,9 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     budget: Positive = 1000
     seed_kinds: tuple[str, ...] = ("on-topic", "generic")
     seed_sets: Positive = 2  # number of seed sets of each kind, the first ones
+    executions: Positive = 1  # of every case, with different random seeds (S3-32)
     topics: Count = 0  # number of topics, those with the most relevant pages; 0: all
+    topic_names: tuple[str, ...] = ()  # the topics that are used, where a web has them
     bounds: tuple[str, ...] = ("random",)
     paper: str = ""  # a table of papers.toml
     checkpoints: tuple[Positive, ...] = ()  # defaults to the paper's
@@ -107,6 +120,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     latency_s: Annotated[float, Meta(ge=0, le=MAX_DELAY_S)] = 0.0
     # The share of the pages that the search engine of seed sets `search-N` knows.
     coverage: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    # Pages in each of the two seed lists that S1's classifiers are trained on before the crawls; 0: no training.
+    training: Count = 0
     window: Count = 0  # fetches per block, for the section "windows"
     # The seed set whose pages are the targets of T-Graphs; no crawl starts from it.
     targets: str = ""
@@ -135,7 +150,7 @@ PAPER_SUITES = {
     "paper-s0": ("s0-32", "s0-09"),
     "paper-s1": ("s1-30",),
     "paper-s2": ("s2-40", "s2-46"),
-    "paper-s3": ("s3-33", "s3-36", "s3-37", "s3-38", "s3-39"),
+    "paper-s3": ("s3-33", "s3-34", "s3-35", "s3-36", "s3-37", "s3-38", "s3-39"),
     "paper-s4": ("s4-24",),
 }
 

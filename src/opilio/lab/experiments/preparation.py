@@ -4,28 +4,25 @@ The T-Graphs that rankers start with are built from the back-links of a web, onc
 the live web a search service would give back-links; here the link graph is known. A crawl that starts with a T-Graph
 knows the back-links of a few relevant pages, as S2 and the context graph require: the report says so.
 
-Tables built from pages (S0-13) and query logs (S4-24) come from the search engine of the web, which sees no label.
+Tables built from pages (S0-13), query logs (S4-24) and trained classifiers (S1) come from the search engine of the web,
+which sees no label.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 
-import numpy as np
 import xxhash
-from numpy.typing import NDArray
 
 from opilio.core.errors import UsageError
-from opilio.core.page import Page
 from opilio.core.settings import Settings, Tree
 from opilio.core.urls import canonicalize_url
 from opilio.lab.experiments.declarations import Variant
 from opilio.lab.experiments.replay import OfflineWeb
 from opilio.lab.experiments.search_engine import OfflineSearchEngine
+from opilio.lab.experiments.training import SeedListTraining
 from opilio.lab.webs.cache import default_cache_folder, save_bytes
-from opilio.lab.webs.pages import ParsedPages
+from opilio.lab.webs.pages import WebLinks
 from opilio.lab.webs.readings import reading_version
 from opilio.lab.webs.topics import TopicBrief
-from opilio.lab.webs.web import WarcWeb
 from opilio.manage.topic_builder import build_table_from_pages
 from opilio.methods.treasure.build import GraphLimits, bottom_up, top_down
 from opilio.methods.treasure.graph import TGraph
@@ -47,17 +44,20 @@ class CrawlPreparation:
     def __init__(self, offline: OfflineWeb, search: OfflineSearchEngine) -> None:
         self.links = WebLinks(offline.web, offline.pages)
         self.tgraphs = TGraphCache(offline, self.links)
+        self.training = SeedListTraining(offline, search, self.links)
         self._search = search
         self._tables: dict[tuple[str, int], dict[str, float]] = {}
 
-    def settings(self, variant: Variant, brief: TopicBrief, budget: int) -> Tree:
-        """The settings that a variant gets from the search engine."""
+    def settings(self, variant: Variant, brief: TopicBrief, budget: int, training: int = 0) -> Tree:
+        """The settings that a variant gets from the search engine. `training`: pages of each seed list (S1-13)."""
         tree: Tree = {}
         if variant.queries:
             tree["expansion"] = self._query_log(brief, variant.queries, budget)
         if variant.table_pages:
             words = self._table(brief, variant.table_pages)
             tree["topic"] = {"keywords": words, "description": "", "table_size": BUILT_TABLE_SIZE}
+        if training and variant.trained:
+            tree["rank"] = {"model": str(self.training.model_file(brief, training))}
         return tree
 
     def _query_log(self, brief: TopicBrief, per_interval: int, budget: int) -> Tree:
@@ -76,40 +76,6 @@ class CrawlPreparation:
             table, _ = build_table_from_pages(make_topic(brief.name, {}, positive=texts), BUILT_TABLE_SIZE)
             self._tables[brief.name, pages] = {keyword.label: keyword.weight for keyword in table.keywords}
         return self._tables[brief.name, pages]
-
-
-class WebLinks:
-    """Pages of a web by URL, with the links between them in both directions."""
-
-    def __init__(self, web: WarcWeb, pages: ParsedPages) -> None:
-        self._web = web
-        self._pages = pages
-
-    def page(self, url: str) -> Page | None:
-        number = self._web.number_of(url)
-        return None if number is None else self._pages.page(number)
-
-    def parents_of(self, url: str) -> list[str]:
-        """The pages that link to a page."""
-        number = self._web.number_of(url)
-        return [] if number is None else [self._web.urls[p] for p in self._sources_of(number)]
-
-    def links_of(self, url: str) -> list[str]:
-        """The pages of the web that a page links to."""
-        number = self._web.number_of(url)
-        found = [] if number is None else self._pages.graph.out_links(number).tolist()
-        return [self._web.urls[n] for n in found if n < len(self._web)]
-
-    def _sources_of(self, number: int) -> list[int]:
-        order, starts, sources = self._reverse
-        return [int(source) for source in sources[order[starts[number] : starts[number + 1]]]]
-
-    @cached_property
-    def _reverse(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        graph = self._pages.graph
-        order = np.argsort(graph.targets, kind="stable")
-        starts = np.searchsorted(graph.targets[order], np.arange(graph.nodes + 1))
-        return order, starts, np.repeat(np.arange(graph.pages), np.diff(graph.starts))
 
 
 def resolve_targets(targets: Sequence[str], links: WebLinks) -> tuple[list[str], list[str]]:

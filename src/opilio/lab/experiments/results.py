@@ -66,6 +66,8 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
     hosts: int = 0  # hosts with a fetched page, relevant or not
     places: int = 0  # directories with relevant pages
     virtual_s: float = 0.0  # time on the crawl's clock
+    # Share of the fetched pages that contain the query (S3-30); counts every sense of its words (S3-E7).
+    containing: float = 0.0
     # The number of visits that an error of Opilio ended, and the first of them: such a run found too little.
     error: str = ""
     # Compared with a search engine, if the crawl started at its results.

@@ -57,6 +57,7 @@ class ExperimentJob(msgspec.Struct, frozen=True, kw_only=True):
     overrides: dict[str, Any] = {}  # settings that override every variant
     latency_s: float = 0.0
     targets: str = ""  # the seed set whose pages are the targets of a T-Graph
+    training: int = 0  # pages of each seed list that classifiers are trained on
     coverage: float = 1.0  # the share of the pages that the search engine knows
 
 
@@ -76,7 +77,7 @@ class ExperimentRunner:
         self.topic_problems = list(problems)
         self.referee = Referee(offline.web, offline.pages, labels)
         self.search = OfflineSearchEngine(offline)
-        self._preparation = CrawlPreparation(offline, self.search)
+        self.preparation = CrawlPreparation(offline, self.search)
 
     @classmethod
     def open(cls, folder: Path, cache: Path | None = None, processes: int = 2) -> "ExperimentRunner":
@@ -109,8 +110,18 @@ class ExperimentRunner:
         )
         run = build_run_result(name, score, trace.cpu_s, trace.wall_s, self_judged, links)
         return msgspec.structs.replace(
-            run, virtual_s=trace.virtual_s, beyond=beyond, error=_summarize_errors(trace.errors)
+            run,
+            virtual_s=trace.virtual_s,
+            containing=self._containing(topic, trace.fetches[: job.budget]),
+            beyond=beyond,
+            error=_summarize_errors(trace.errors),
         )
+
+    def _containing(self, topic: LabTopic, fetches: Sequence[ReplayedFetch]) -> float:
+        """The share of the fetched pages that contain the query: the topic's first keyword, or its name."""
+        having = self.search.containing(topic.brief.keywords[0] if topic.brief.keywords else topic.name)
+        got = [f.url in having for f in fetches if f.status == 200]
+        return sum(got) / len(got) if got else 0.0
 
     def seed_set(self, topic: LabTopic, name: str, coverage: float = 1.0) -> SeedSet:
         """A seed set by its name: one of the topic's, or the first results of a search over a share of the pages."""
@@ -144,11 +155,11 @@ class ExperimentRunner:
             peer, faults = kind.removeprefix(PEER_PREFIX), self.offline.faults()
             return crawl_by_peer(peer, self.offline.web, topic.brief, seeds.urls, job.budget, faults)
         more = merge_trees(merge_trees(job.variant.set, job.overrides), {"engine": {"random_seed": job.random_seed}})
-        more = merge_trees(more, self._preparation.settings(job.variant, topic.brief, job.budget))
+        more = merge_trees(more, self.preparation.settings(job.variant, topic.brief, job.budget, job.training))
         settings = lab_settings(kind, topic.brief, seeds.urls, job.budget, more)
         targets = next((s.urls for s in topic.seed_sets if s.name == job.targets), ())
         sources = [OfflineSeedSource(name, self.search) for name in settings.seeds.engines]
-        begin = self._preparation.tgraphs.initial_state(settings, targets)
+        begin = self.preparation.tgraphs.initial_state(settings, targets)
         verdicts = self._relevant_urls(topic) if job.variant.perfect_judge else None
         return replay_crawl(self.offline, settings, job.latency_s, begin, sources, verdicts)
 

@@ -62,17 +62,29 @@ class OfflineSearchEngine:
 
     def __init__(self, offline: OfflineWeb) -> None:
         self._offline = offline
+        self._containing: dict[str, frozenset[str]] = {}
 
     def seeds(self, brief: TopicBrief, name: str, coverage: float = 1.0) -> list[str]:
-        """The results that a seed set of this name stands for."""
+        """The results that a seed set of this name stands for; all kinds of pages where a genre has none."""
         genre, limit = _parse_search_seeds(name)
         if genre != "genres":
-            return self.search(brief, limit, genre, coverage)
+            found = self.search(brief, limit, genre, coverage)
+            return found or self.search(brief, limit, coverage=coverage)
         lists = [self.search(brief, limit, kind, coverage) for kind in MIXED_GENRES]
         return list(dict.fromkeys(url for row in zip_longest(*lists) for url in row if url))[:limit]
 
-    def search(self, brief: TopicBrief, limit: int, genre: str = "", coverage: float = 1.0) -> list[str]:
-        """The best pages for a brief, best first; ties by address. `coverage`: the share of the pages that it knows."""
+    @property
+    def titles(self) -> Mapping[str, str]:
+        """The title of every page."""
+        return self._index[2]
+
+    def search(
+        self, brief: TopicBrief, limit: int, genre: str = "", coverage: float = 1.0, engine: int = 0
+    ) -> list[str]:
+        """The best pages for a brief, best first; ties by address.
+
+        `coverage` is the share of the pages that it knows; an `engine` of another number knows other ones.
+        """
         vocabulary = build_vocabulary(self._settings)
         query = set(vocabulary.terms(" ".join((brief.name, brief.description, *brief.keywords))))
         counts, lengths, titles = self._index
@@ -86,15 +98,27 @@ class OfflineSearchEngine:
             rarity = np.log(1.0 + (len(urls) - len(pages) + 0.5) / (len(pages) + 0.5))
             rated[pages] += rarity * tf * (BM25_K1 + 1.0) / (tf + BM25_K1 * (1.0 - BM25_B + BM25_B * usual[pages]))
         order = sorted(np.flatnonzero(rated > 0).tolist(), key=lambda n: (-rated[n], urls[n]))
-        found = (urls[n] for n in order if coverage >= 1.0 or hash_fraction(urls[n], 0) < coverage)
+        found = (urls[n] for n in order if coverage >= 1.0 or hash_fraction(urls[n], engine) < coverage)
         if genre:
             names = default_genres()[genre].url
             found = (url for url in found if host_of(url).partition(".")[0] in names)
         return list(islice(found, limit))
 
+    def containing(self, query: str) -> frozenset[str]:
+        """The pages that contain all words of a query."""
+        counts, _, titles = self._index
+        if query not in self._containing:
+            found = [
+                set(counts[t][0].tolist()) if t in counts else set()
+                for t in build_vocabulary(self._settings).terms(query)
+            ]
+            urls = list(titles)
+            self._containing[query] = frozenset(urls[n] for n in set.intersection(*found)) if found else frozenset()
+        return self._containing[query]
+
     def logged_queries(self, brief: TopicBrief, count: int) -> list[str]:
         """Queries of users who search for the topic, drawn from titles, with noise; the same for the same brief."""
-        titles, is_word = self._index[2], build_vocabulary(self._settings).terms
+        titles, is_word = self.titles, build_vocabulary(self._settings).terms
         words = {url: [word for word in tokenize(title) if is_word(word)] for url, title in titles.items()}
         wanted = [words[url] for url in self.search(brief, LOGGED_TITLES)]
         others = list(words.values())

@@ -25,6 +25,7 @@ from opilio.lab.synthetic.shape import WebShape
 from opilio.lab.synthetic.web import open_synthetic_web
 from opilio.lab.webs.topics import LabTopic, SeedSet, TopicBrief, select_topics
 from opilio.lab.webs.web import LabProblem
+from opilio.methods.attributes.evaluation import LearnerComparison
 
 OnRunFinished = Callable[[int, RunResult], None]  # index of a job, and its run
 
@@ -92,6 +93,15 @@ class Study:
                     budget = self.options.pages or self.experiment.budgets.get(name, job.budget)
                     yield msgspec.structs.replace(job, folder=str(folder), web=name, budget=budget)
 
+    def compare_classifiers(self) -> dict[str, LearnerComparison]:
+        """The classifiers of S1 by topic, where the experiment trains some."""
+        size, found = self.experiment.training, dict[str, LearnerComparison]()
+        for folder, _ in unique_web_names(self.options.webs) if size else ():
+            runner = open_runner(folder)
+            for topic in self._topics(runner):
+                found[topic.name] = runner.preparation.training.compare(topic.brief, size)
+        return found
+
     def _all_variants_accept(self, topic: LabTopic) -> bool:
         """Can every variant use the topic's words? If not, report it before the first run."""
         tried: set[bytes] = set()
@@ -124,6 +134,7 @@ class Study:
                     overrides=self._overrides_for(topic.name),
                     targets=declared.targets if variant.graph else "",
                     coverage=declared.coverage,
+                    training=declared.training,
                 )
 
     def _overrides_for(self, topic: str) -> Tree:
@@ -137,6 +148,9 @@ class Study:
     def _topics(self, runner: ExperimentRunner) -> list[LabTopic]:
         """The selected topics; else all, or as many as the experiment takes, the largest first."""
         topics = select_topics(list(runner.topics.values()), self.options.topics, runner.offline.web.folder)
+        named = [topic for topic in topics if topic.name in self.experiment.topic_names]
+        if named and not self.options.topics:
+            return named
         most = self.experiment.topics
         if self.options.topics or not most or len(topics) <= most:
             return topics

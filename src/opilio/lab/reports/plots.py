@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opilio.core.figures import GRID_COLOR, PALETTE, new_figure, save_figure
-from opilio.lab.experiments.declarations import PLOT_KINDS, Plot
+from opilio.lab.experiments.declarations import Experiment, Plot, Variant
 from opilio.lab.experiments.results import RunResult
 from opilio.lab.reports.tables import group_by_strategy, measure_interval, run_indices_by_case
 
@@ -48,8 +48,11 @@ LineStyles = dict[str, LineStyle]
 Draw = Callable[["Axes", Sequence[RunResult], LineStyles, int], None]
 
 
-def draw_plots(runs: Sequence[RunResult], folder: Path, extra: Sequence[Plot] = (), seed: int = 0) -> list[str]:
+def draw_plots(
+    runs: Sequence[RunResult], folder: Path, experiment: Experiment | None = None, seed: int = 0
+) -> list[str]:
     """The three plots of a comparison and those that an experiment adds, as SVG and PNG; returns their names."""
+    extra = experiment.plot if experiment else ()
     folder.mkdir(parents=True, exist_ok=True)
     drawn: list[str] = []
     styles = assign_line_styles(runs)
@@ -58,8 +61,12 @@ def draw_plots(runs: Sequence[RunResult], folder: Path, extra: Sequence[Plot] = 
         if mine:
             # A plot of few variants needs no grey lines.
             own = assign_line_styles(mine) if plot.variants and len(styles) > _MAX_DISTINCT_STRATEGIES else styles
-            with new_figure(6.4, max(3.6, 1.4 + 0.3 * len(group_by_strategy(mine)))) as figure:
-                DRAW_FUNCTIONS[plot.kind](figure.add_subplot(), mine, own, seed)
+            lines = len(group_by_strategy(mine)) if plot.kind != "sweep" else 0
+            with new_figure(6.4, max(3.6, 1.4 + 0.3 * lines)) as figure:
+                if plot.kind == "sweep" and experiment is not None:
+                    _draw_sweep(figure.add_subplot(), mine, plot, experiment.variants)
+                else:
+                    DRAW_FUNCTIONS[plot.kind](figure.add_subplot(), mine, own, seed)
                 for form in PLOT_FORMATS:
                     save_figure(figure, folder / f"{plot.file}.{form}", form)
             drawn.append(plot.file)
@@ -233,12 +240,41 @@ def _draw_blocks(axes: "Axes", runs: Sequence[RunResult], styles: LineStyles, se
     axes.set(xlabel="fetches", ylabel=f"relevant in {size} fetches", title=_title("Relevant pages by block", runs))
 
 
+def _draw_sweep(axes: "Axes", runs: Sequence[RunResult], plot: Plot, variants: Sequence[Variant]) -> None:
+    """A measure over the `x` of the variants: one line for each `line`, and for each topic if there are several."""
+    places = {variant.name: variant for variant in variants}
+    topics = len({run.topic for run in runs}) > 1
+    lines: dict[str, dict[float, list[RunResult]]] = {}
+    for run in runs:
+        if run.strategy in places:
+            variant = places[run.strategy]
+            name = ", ".join(part for part in (variant.line, run.topic if topics else "") if part)
+            lines.setdefault(name, {}).setdefault(variant.x, []).append(run)
+    for number, (name, points) in enumerate(lines.items()):
+        xs = sorted(points)
+        values = [[float(getattr(run, plot.measure)) for run in points[x]] for x in xs]
+        means, spread = [float(np.mean(v)) for v in values], [float(np.std(v)) for v in values]
+        color, dashes, marker = PALETTE[number % len(PALETTE)], _DASHES[number % len(_DASHES)], _MARKERS[number % 8]
+        axes.errorbar(
+            xs, means, yerr=spread, color=color, linestyle=dashes, marker=marker, capsize=3, label=name or None
+        )
+    axes.set_ylim(bottom=0)
+    axes.grid(axis="y", color=GRID_COLOR, linewidth=0.6)
+    axes.set(xlabel=plot.xlabel, ylabel=plot.ylabel, title=_title(plot.ylabel or plot.measure, runs))
+    if any(lines):
+        axes.legend(frameon=False)
+
+
 def _draw_cumulative(axes: "Axes", runs: Sequence[RunResult], styles: LineStyles, seed: int) -> None:
     _draw_curves(axes, runs, lambda run: np.asarray(run.found_curve), styles, seed, shares=False)
     axes.set(xlabel="fetches", ylabel="relevant pages found", title=_title("Relevant pages found", runs))
 
 
 DEFAULT_PLOTS = ("harvest", "recall", "auc-vs-oracle")
-DRAW_FUNCTIONS: dict[str, Draw] = dict(
-    zip(PLOT_KINDS, (_draw_harvest, _draw_recall, _draw_auc_bars, _draw_blocks, _draw_cumulative), strict=True)
-)
+DRAW_FUNCTIONS: dict[str, Draw] = {
+    "harvest": _draw_harvest,
+    "recall": _draw_recall,
+    "auc-vs-oracle": _draw_auc_bars,
+    "blocks": _draw_blocks,
+    "cumulative": _draw_cumulative,
+}

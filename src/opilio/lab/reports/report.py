@@ -1,7 +1,7 @@
 """`report.md`: the sections that an experiment declares, in its order, with the paper's numbers. No I/O."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from opilio.core.errors import ConfigError
 from opilio.lab.benchmark.registration import halves_table
 from opilio.lab.experiments.declarations import Experiment, PaperTable, paper_table
 from opilio.lab.experiments.results import RunResult, found_at
+from opilio.lab.reports.classifiers import classifier_table
 from opilio.lab.reports.tables import (
     comparison_table,
     diversity_table,
@@ -27,6 +28,7 @@ from opilio.lab.reports.tables import (
     topic_table,
 )
 from opilio.lab.webs.web import LabProblem
+from opilio.methods.attributes.evaluation import LearnerComparison
 
 DATA_DIFFER_NOTICE = "The data differ: compare the shape of the columns, not their values."
 MAX_SHOWN_PROBLEMS = 12
@@ -41,6 +43,7 @@ class ReportInput:
     bounds: Sequence[RunResult] = ()
     problems: Sequence[LabProblem] = ()
     columns: Mapping[str, str] | None = None  # variant -> its column in the paper's table
+    classifiers: Mapping[str, LearnerComparison] = field(default_factory=dict)  # topic -> S1's classifiers
 
     @property
     def reference(self) -> str:
@@ -197,6 +200,7 @@ SECTIONS: dict[str, tuple[str, Callable[[ReportInput], str]]] = {
     "paper-by-topic": ("The paper's table, by topic", _paper_by_topic),
     "time": ("Time and precision", lambda m: time_table(m.runs)),
     "saved": ("Fetches and time", lambda m: saved_table(m.runs, m.reference)),
+    "classifiers": ("Precision, time and complexity", lambda m: classifier_table(m.classifiers)),
     "diversity": ("Diversity and time", lambda m: diversity_table(m.runs)),
     "beyond": ("Beyond the search engine", lambda m: search_comparison_table(m.runs)),
     "windows": ("Relevant pages by block", _windows),

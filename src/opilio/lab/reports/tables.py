@@ -241,10 +241,19 @@ def time_table(runs: Sequence[RunResult], seed: int = 0) -> str:
                 format_interval(mean_over_cases(mine, [r.relevant_per_hour for r in mine], rng), 0),
                 format_interval(measure_interval(mine, "harvest", rng), 3),
                 own,
+                format_interval(measure_interval(mine, "containing", rng), 3),
             ]
         )
     return markdown_table(
-        ["variant", "time, s", "relevant pages per hour", "precision by label", "by its own judge"], rows
+        [
+            "variant",
+            "time, s",
+            "relevant pages per hour",
+            "precision by label",
+            "by its own judge",
+            "contains the query",
+        ],
+        rows,
     )
 
 

@@ -222,3 +222,37 @@ def _encode_page(page: Page) -> bytes:
 
 def _decode_page(data: bytes) -> Page:
     return _decoder.decode(zstandard.ZstdDecompressor().decompress(data))
+
+
+class WebLinks:
+    """Pages of a web by URL, with the links between them in both directions."""
+
+    def __init__(self, web: WarcWeb, pages: ParsedPages) -> None:
+        self._web = web
+        self._pages = pages
+
+    def page(self, url: str) -> Page | None:
+        number = self._web.number_of(url)
+        return None if number is None else self._pages.page(number)
+
+    def parents_of(self, url: str) -> list[str]:
+        """The pages that link to a page."""
+        number = self._web.number_of(url)
+        return [] if number is None else [self._web.urls[p] for p in self._sources_of(number)]
+
+    def links_of(self, url: str) -> list[str]:
+        """The pages of the web that a page links to."""
+        number = self._web.number_of(url)
+        found = [] if number is None else self._pages.graph.out_links(number).tolist()
+        return [self._web.urls[n] for n in found if n < len(self._web)]
+
+    def _sources_of(self, number: int) -> list[int]:
+        order, starts, sources = self._reverse
+        return [int(source) for source in sources[order[starts[number] : starts[number + 1]]]]
+
+    @cached_property
+    def _reverse(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        graph = self._pages.graph
+        order = np.argsort(graph.targets, kind="stable")
+        starts = np.searchsorted(graph.targets[order], np.arange(graph.nodes + 1))
+        return order, starts, np.repeat(np.arange(graph.pages), np.diff(graph.starts))

@@ -112,7 +112,9 @@ class AttributesLinkScorer(StaticLinkScorer):
 
 
 def attributes_link_scorer(context: LinkScorerContext) -> LinkScorer:
-    """S1's scorer with the queued links of a collection (of one agent)."""
+    """S1's scorer with the queued links of a collection (of one agent); InfoSpiders keep the score of one page."""
+    if not isinstance(context.ranker, AttributesRanker):
+        return StaticLinkScorer()
     scorer = AttributesLinkScorer(context.ranker)
     waiting = context.queued(MAX_QUEUED_LINKS)
     scorer.resume(waiting, context.collection.connection, context.owner.number)

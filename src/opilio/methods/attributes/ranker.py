@@ -21,6 +21,8 @@ from opilio.core.records import Lead, Outcome, Verdict
 from opilio.core.settings import Count, Positive, Settings
 from opilio.methods.attributes.features import TABLE_SIZE, LinkRows, TermFunctions
 from opilio.methods.attributes.features import pack_evidence as packed_evidence
+from opilio.methods.attributes.infospiders import WORDS as INFOSPIDERS_WORDS
+from opilio.methods.attributes.infospiders import InfoSpidersRanker
 from opilio.methods.attributes.learner import OnlineTrainer, RowLearner, require_sklearn
 from opilio.methods.attributes.models import make_learner
 from opilio.methods.attributes.rows import ATTRIBUTES, MAX_TRAINING_ROWS, Rows, stack_rows
@@ -170,19 +172,21 @@ MODEL_FILE = "model.json"  # where `opilio lab train` leaves its learners in a c
 def attributes_ranker(
     context: BuildContext,
     *,
-    learner: Literal["bayes", "tree", "neural"] = "bayes",
+    learner: Literal["bayes", "tree", "neural", "infospiders"] = "bayes",
     table: Positive = TABLE_SIZE,
     every: Count = 50,
     model: str = "",
     tunnel_depth: int = -1,
-) -> AttributesRanker:
+) -> AttributesRanker | InfoSpidersRanker:
     """S1's ranker. A new crawl starts with the learner in the file or collection `model`, where one is named."""
-    require_sklearn()
-    # With every = 0 a crawl keeps the model it starts with, or the mean of the attributes.
-    trainer = OnlineTrainer(make_learner(learner), every, MIN_CLASS_ROWS if every else NEVER)
     words = TermFunctions(
         context.url_terms.terms_batch, context.page_words.with_weighting("tfidf").weighted_terms, context.page_words.idf
     )
+    if learner == "infospiders":
+        return InfoSpidersRanker(LinkRows(context.evolving_topic, words, INFOSPIDERS_WORDS), tunnel_depth)
+    require_sklearn()
+    # With every = 0 a crawl keeps the model it starts with, or the mean of the attributes.
+    trainer = OnlineTrainer(make_learner(learner), every, MIN_CLASS_ROWS if every else NEVER)
     ranker = AttributesRanker(LinkRows(context.evolving_topic, words, table), trainer, tunnel_depth)
     if model and RANK_STATE not in context.states:
         ranker.trainer.learner, ranker.links.fixed_table = find_learner(model, learner, "rank.model")
@@ -191,6 +195,8 @@ def attributes_ranker(
 
 def check_start_model(settings: Settings) -> dict[str, bytes]:
     """ConfigError where the model that a crawl should start with can't be used. The ranker reads it itself."""
+    if settings.rank.get("learner") == "infospiders":
+        return {}
     require_sklearn()
     if name := str(settings.rank.get("model", "")):
         find_learner(name, str(settings.rank["learner"]), "rank.model")
@@ -200,6 +206,7 @@ def check_start_model(settings: Settings) -> dict[str, bytes]:
 def _trained_member(context: BuildContext) -> CommitteeMember:
     """The first learner of the file or collection `rank.trained`, for the committee."""
     ranker = attributes_ranker(context)
+    assert isinstance(ranker, AttributesRanker)
     ranker.trainer.learner, ranker.links.fixed_table = find_learner(str(context.settings.rank["trained"]))
     return CommitteeMember({"s1": ranker.member_scores})
 

@@ -146,7 +146,7 @@ def _gather_pages(collection: Collection, words: PageTerms, reader: PageReader) 
         if read is not None:
             terms, counts = words.counts(read)
             examples[key].terms, examples[key].term_shares = terms, counts / max(1.0, counts.sum())
-            _add_link_evidence(key, read, words, later)
+            add_link_evidence(key, read, words, later)
     return examples
 
 
@@ -162,7 +162,7 @@ def _read_pages(
         yield page.key, read
 
 
-def _add_link_evidence(parent: int, read: Reading, words: PageTerms, later: dict[int, TrainingPage]) -> None:
+def add_link_evidence(parent: int, read: Reading, words: PageTerms, later: dict[int, TrainingPage]) -> None:
     """Add the evidence of this page to the pages that were fetched later and that it links to."""
     found = pack_evidence(page_evidence(read, words.weighted_terms(read), words.idf))
     dropped = refused_links(read.page)
