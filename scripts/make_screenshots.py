@@ -19,6 +19,7 @@ import tomli_w
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
+import opilio
 from opilio.lab.server.server import LabServerConfig, LabWebServer, serve_synthetic_web
 from opilio.lab.synthetic.faults import HostFaults
 from opilio.lab.synthetic.shape import WebShape
@@ -48,11 +49,23 @@ def main() -> None:
         children.enter_context(_ending(_crawl(home, "birds", "opilio", proxy, result)))
         while not collection_exists(home / "birds") or collection_status(home / "birds").pages < 250:
             time.sleep(0.2)
+        _annotate(home / "birds")
         served = [str(home / name) for name in ("birds", "birds-breadth", "birds-agents")]
         server = subprocess.Popen([*COMMAND, "serve", *served, "--port", "0"], stdout=subprocess.PIPE, text=True)
         children.enter_context(_ending(server))
         assert server.stdout is not None
         _take(server.stdout.readline().strip().rstrip("/"), out)
+
+
+def _annotate(folder: Path) -> None:
+    """Tags, a note, a list and a saved search, as a curator has them."""
+    with opilio.open(folder) as collection:
+        urls = [page.url for page in collection.pages(relevant=True)][:5]
+        collection.lists.add("to cite", *urls)
+        collection.tag(urls[0], "overview", "nesting")
+        collection.tag(urls[1], "nesting")
+        collection.note(urls[0], "Quote the second paragraph; compare with the survey.")
+        collection.searches.save("nests of birds", "bird nest")
 
 
 @contextmanager
@@ -137,13 +150,24 @@ def _take(base: str, out: Path) -> None:
 
 
 def _pages(url: str, host: str) -> dict[str, str]:
-    own: tuple[str, ...] = ("pages", "review", "manage", "trial", "subtopics", "topic", "queue", "hosts", "graph")
-    own += ("seeds", "errors", "events")
+    own: tuple[str, ...] = (
+        "pages",
+        "review",
+        "lists",
+        "manage",
+        "trial",
+        "subtopics",
+        "topic",
+        "queue",
+        "hosts",
+        "graph",
+    )
+    own += ("seeds", "errors", "events", "lists")
     found = {"home": "/", "search": "/search?q=bird+nest", "runs": "/runs", "new": "/new", "help": "/help"}
     found |= {"crawl": "/c/birds", "why": f"/c/birds/page?url={quote(url, safe='')}"}
     found |= {"host": f"/c/birds/host?host={host}", "topic-preview": "/c/birds/topic"}
     found |= {"copy": f"/c/birds/copy?url={quote(url, safe='')}", "new-all": "/new?all=1"}
-    found |= {"agents": "/c/birds-agents/agents"}
+    found |= {"agents": "/c/birds-agents/agents", "list": "/c/birds/list?list=to+cite"}
     return found | {name: f"/c/birds/{name}" for name in own} | {"subtopics": "/c/birds-breadth/subtopics"}
 
 
