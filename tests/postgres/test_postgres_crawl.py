@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,16 @@ from checks.postgres_server import PostgresServer
 from checks.small_webs import BIRDS, SmallWeb, grid, one_line, opilio, page, served, settings_for
 from opilio.cli.demo import MARKER_FILE, demo
 from opilio.core.errors import CollectionError, UsageError
-from opilio.core.protocols import Database
+from opilio.core.protocols import Database, Learns
+from opilio.engine.cluster.session import WorkerCommands
+from opilio.engine.cluster.worker import WorkerMeter
+from opilio.engine.politeness.traps import HostRules
 from opilio.engine.revisit.scheduler import ALL_REVISITED_REASON
+from opilio.engine.wiring.assembly import open_analysis
 from opilio.engine.wiring.launch import open_crawl
 from opilio.engine.wiring.session import table_definitions
 from opilio.engine.wiring.settings import collection_settings
+from opilio.engine.wiring.start import initial_states, stored_topic
 from opilio.manage.export import export_to_file
 from opilio.manage.history import page_history
 from opilio.manage.label import LabelRequest, label_pages
@@ -30,8 +36,10 @@ from opilio.store.collection import open_readonly
 from opilio.store.page_selection import PageFilter
 from opilio.store.postgres.collection import create_in_database, folder_of, open_database
 from opilio.store.postgres.copy import copy_collection
+from opilio.store.postgres.outcomes import newer_models
 from opilio.store.postgres.roles import WorkerFigures, database_facts, remove_worker, report_worker
 from opilio.store.postgres.schema import POSTGRES_SCHEMA_VERSION, replace_schema
+from opilio.store.postgres.shared import DatabaseClock, SharedConnection
 from opilio.web.pages import PAGES
 
 
@@ -98,6 +106,25 @@ def test_a_label_is_learnt_when_no_crawl_runs(crawled: str) -> None:
     assert (report.labels, problems) == (1, [])
     assert collection_status(folder).relevant == 19
     label_pages(folder, [LabelRequest("http://h1.example/1.html", None, "label")], 2.0, [])
+
+
+def test_a_worker_loads_the_models_that_the_trainer_published(crawled: str) -> None:
+    async def run() -> None:
+        collection = open_database(folder_of(crawled))
+        settings, topic = collection_settings(collection), stored_topic(collection)
+        meter = WorkerMeter("late")
+        with closing(collection), closing(SharedConnection(crawled, DatabaseClock(), lambda _: None)) as shared:
+            async with open_analysis(settings, topic, initial_states(settings, topic)) as analysis:
+                commands = WorkerCommands(shared, meter, analysis, collection, HostRules())
+                commands.poll(1.0)
+            published = newer_models(collection.connection, 0)
+            remove_worker(collection.connection, "late")
+        assert meter.model_version == published[-1][0]
+        for _, name, state in published:
+            learner = analysis.parts.learners[name]
+            assert (learner.worker_state() if isinstance(learner, Learns) else learner.snapshot()) == state
+
+    asyncio.run(run())
 
 
 def test_commands_take_the_address_of_a_database(crawled: str) -> None:

@@ -3,34 +3,15 @@
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
 from checks.page_server import pages_of
-from opilio.core.settings import SeedSettings, Settings, StopSettings
+from opilio.core.settings import StopSettings
 from opilio.engine.cluster.worker import WorkerCommitter, WorkerMeter
 from opilio.engine.visit import LeaseResult
-from opilio.engine.wiring.session import create_collection
 from opilio.frontier.policy import FrontierPolicy
-from opilio.frontier.postgres.frontier import PostgresFrontier
-from opilio.store.postgres.collection import folder_of
 from opilio.store.postgres.connection import PostgresConnection
 from opilio.store.postgres.roles import WorkerFigures, report_worker, worker_figures
 from opilio.store.postgres.shared import DatabaseClock, SharedConnection
-from opilio.testing.leases import landed, lead
-
-
-@pytest.fixture
-def collection(dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A collection whose crawl runs, with two hosts in the queue."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    folder = folder_of(dsn)
-    made, _ = create_collection(folder, Settings(seeds=SeedSettings(urls=["http://a.example/"])), None)
-    with closing(made):
-        with made.unit_of_work():
-            made.set_meta(state="running")
-        assert isinstance(made.connection, PostgresConnection)
-        PostgresFrontier(made.connection).add([lead("1", 0.5, "a.example"), lead("2", 0.4, "b.example")], 0.0)
-    return folder
+from opilio.testing.leases import landed
 
 
 def test_worker_counts_leases_and_what_it_lost(collection: Path, dsn: str) -> None:

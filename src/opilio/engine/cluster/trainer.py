@@ -40,7 +40,7 @@ from opilio.store.writer import CollectionWriter
 BATCH = 32
 PUBLISH_EVERY_S = 1.0
 REVISITS_EVERY_S = 1.0
-IDLE_S = 0.05
+IDLE_S = 0.02
 # How long a stopped crawl waits for results of requests in flight.
 DRAIN_S = 15.0
 STOPPING = "stopping"
