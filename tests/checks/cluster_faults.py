@@ -131,7 +131,7 @@ class Workers:
             time.sleep(0.05)
 
     def wait_for_requests(self, source: LabWebServer, count: int) -> None:
-        """Keep enough workers until the web got so many requests, or the crawl has ended."""
+        """Keep enough workers until the web got this number of requests, or the crawl has ended."""
         self.wait_until(lambda: len(source.log) >= count or self.state() == "stopped")
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from opilio.store.postgres.outcomes import (
     newer_models,
     next_outcomes,
     publish_models,
-    take_outcome,
+    take_outcomes,
 )
 from opilio.store.postgres.roles import TRAINER, Role, RoleLostError
 from opilio.store.postgres.shared import DatabaseClock, SharedConnection, SharedReader
@@ -44,7 +44,9 @@ def test_results_are_taken_in_order_and_once(connection: PostgresConnection) -> 
     add_outcomes(connection, "two", [b"3"])
     rows = next_outcomes(connection, 10)
     assert [data for _, data in rows] == [b"1", b"2", b"3"]
-    assert [take_outcome(connection, number) for number, _ in [rows[0], rows[0]]] == [True, False]
+    first = rows[0][0]
+    assert take_outcomes(connection, [first]) == {first}
+    assert take_outcomes(connection, [first]) == set()
     assert [data for _, data in next_outcomes(connection, 1)] == [b"2"]
 
 
@@ -73,7 +75,7 @@ def test_workers_lease_nothing_while_too_many_results_wait(dsn: str, connection:
         add_outcomes(connection, "one", [b""] * MIN_BACKLOG)
         assert worker.lease(clock.now(), 2, 1, 10.0) == []
         assert worker.wakes_at() is not None
-        take_outcome(connection, next_outcomes(connection, 1)[0][0])
+        take_outcomes(connection, [next_outcomes(connection, 1)[0][0]])
         assert len(worker.lease(clock.now(), 2, 1, 10.0)) == 2
 
 

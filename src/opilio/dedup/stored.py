@@ -49,11 +49,12 @@ class StoredDuplicateDetector(BandDetector):
             self._connection.execute("DELETE FROM text_signatures WHERE key = ?", (key,))
 
     def _first_page(self, fingerprint: int, key: int) -> int:
+        # Most texts are new: one statement for them.
+        new = "INSERT INTO texts VALUES (?, ?) ON CONFLICT DO NOTHING"
+        if self._connection.execute(new, (fingerprint, key)).rowcount == 1:
+            return key
         row = self._connection.execute("SELECT key FROM texts WHERE fingerprint = ?", (fingerprint,)).fetchone()
-        if row is not None:
-            return int(row[0])
-        self._connection.execute("INSERT INTO texts VALUES (?, ?)", (fingerprint, key))
-        return key
+        return int(row[0])
 
     def _candidates(self, key: int, simhash: int) -> list[tuple[int, int]]:
         query = (

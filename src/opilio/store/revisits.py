@@ -185,14 +185,19 @@ class Soft404Texts:
 
     def __init__(self, connection: Database) -> None:
         self._db = connection
+        self._has_any: bool | None = None  # most crawls have none: then no page needs a statement
 
     def __contains__(self, place: tuple[str, int]) -> bool:
+        if self._has_any is None:
+            any_text = "SELECT 1 FROM empty_text WHERE fingerprint <> 0 LIMIT 1"
+            self._has_any = self._db.execute(any_text).fetchone() is not None
         sql = "SELECT 1 FROM empty_text WHERE host = ? AND fingerprint = ?"
-        return place[1] != 0 and self._db.execute(sql, place).fetchone() is not None
+        return self._has_any and place[1] != 0 and self._db.execute(sql, place).fetchone() is not None
 
     def add(self, host: str, fingerprint: int, at: float) -> None:
         """Remember such a text; one too short for a fingerprint is skipped."""
         if fingerprint:
+            self._has_any = True
             self._db.execute(_ADD_EMPTY_TEXT, (host, fingerprint, at))
 
     def was_probed(self, host: str) -> bool:

@@ -6,7 +6,7 @@ are published as versions that never change, at most once a second.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,7 +33,7 @@ from opilio.store.locks import CRAWL_COMMAND
 from opilio.store.postgres.chunks import ChunkMover, ChunkWriter, storage_address
 from opilio.store.postgres.collection import PostgresCollection
 from opilio.store.postgres.connection import ConnectionLostError, PostgresConnection, RetryTransactionError
-from opilio.store.postgres.outcomes import crawl_progress, next_outcomes, publish_models, take_outcome
+from opilio.store.postgres.outcomes import crawl_progress, next_outcomes, publish_models, take_outcomes
 from opilio.store.postgres.roles import ROLE_TTL_S, TRAINER, Role, RoleLostError
 from opilio.store.writer import CollectionWriter
 
@@ -55,11 +55,20 @@ class TrainerFrontier(PostgresFrontier):
         self.url_filter = build_url_filter(settings, collection, resumed=True, year=year)
         super().__init__(db, build_frontier_policy(settings, collection, self.url_filter))
         self._db = db
+        self._next: set[int] = set()
+        self._taken: set[int] = set()
 
     def complete(self, lease: HostLease, landings: Sequence[UrlResult], wake_at: float) -> bool:
         """Take a result, whose number stands in the place of the token; False: it was applied already."""
         del landings, wake_at
-        return take_outcome(self._db, lease.token)
+        if lease.token in self._next:
+            # All of the batch, in the transaction that applies them.
+            self._taken, self._next = take_outcomes(self._db, sorted(self._next)), set()
+        return lease.token in self._taken
+
+    def announce(self, numbers: Iterable[int]) -> None:
+        """These results are applied next, in one commit."""
+        self._next, self._taken = set(numbers), set()
 
     def recover(self, now: float) -> int:
         """Nothing: leases of workers expire by themselves."""
@@ -223,6 +232,7 @@ class _Training:
             result = _decode(data)
             result.lease = msgspec.structs.replace(result.lease, token=number)
             results.append(result)
+        self._frontier.announce(number for number, _ in rows)
         for event in self._writing.committer.commit(results, self._clock.now()):
             self._count(event)
         self._publish()

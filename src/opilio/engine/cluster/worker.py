@@ -73,7 +73,7 @@ class WorkerMeter:
 
 
 def max_backlog(fetched: int) -> int:
-    """How many results may wait for the trainer after so many fetches.
+    """How many results may wait for the trainer after this number of fetches.
 
     >>> max_backlog(0), max_backlog(1_600), max_backlog(1_000_000)
     (8, 100, 2000)

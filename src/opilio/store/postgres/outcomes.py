@@ -59,9 +59,9 @@ def next_outcomes(db: Database, limit: int) -> list[tuple[int, bytes]]:
     return [(id_, bytes(data)) for id_, data in rows]
 
 
-def take_outcome(db: Database, number: int) -> bool:
-    """Remove a result that is being applied; False where another trainer has."""
-    return db.execute("DELETE FROM outcome WHERE id = ?", (number,)).rowcount == 1
+def take_outcomes(db: Database, numbers: Sequence[int]) -> set[int]:
+    """Remove results that are being applied; returns those that no other trainer has removed."""
+    return {number for (number,) in db.execute("DELETE FROM outcome WHERE id = ANY(?) RETURNING id", (list(numbers),))}
 
 
 def publish_models(db: Database, states: Mapping[str, bytes]) -> None:
