@@ -12,7 +12,7 @@ import random
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, nullcontext
+from contextlib import ExitStack, closing
 from pathlib import Path
 from statistics import median
 
@@ -106,12 +106,15 @@ def main() -> None:
     parser.add_argument("--hosts", type=int, default=20_000)
     parser.add_argument("--dsn", default="")
     options = parser.parse_args()
-    with nullcontext() if options.dsn else running_server() as server:
-        if server is not None:
+    with ExitStack() as stack:
+        dsn = options.dsn
+        if not dsn:
+            server = stack.enter_context(running_server())
             server.stop()
             server.start("-c shared_buffers=1GB", "-c max_wal_size=8GB")
+            dsn = server.dsn()
         for urls in options.urls or (100_000, 1_000_000):
-            with closing(PostgresConnection(options.dsn or server.dsn())) as connection:
+            with closing(PostgresConnection(dsn)) as connection:
                 connection.execute("DROP SCHEMA IF EXISTS opilio_scale CASCADE")
                 connection.execute("CREATE SCHEMA opilio_scale")
                 connection.execute("SET search_path = opilio_scale")

@@ -226,6 +226,30 @@ def test_what_needs_a_folder_is_refused_with_advice(crawled: str, dsn: str, tmp_
     assert database_facts(dsn)["collection"] == "none"
 
 
+def test_bad_input_is_one_line_and_changes_nothing(crawled: str, connection: Database) -> None:
+    folder = folder_of(crawled)
+    before = collection_status(folder)
+    other = ("crawl", "trains", "--strategy", "opilio", "--seed", "http://h0.example/", "--into", crawled)
+    refused = opilio(*other)
+    assert refused.returncode == 2
+    assert "was begun with 'wrens and other small birds'" in one_line(refused)
+    assert str(folder) not in refused.stderr
+    connection.execute("CREATE USER guest")
+    for words in (("status",), ("worker",)):
+        done = opilio(*words, crawled.replace("user=postgres", "user=guest"))
+        assert done.returncode == 1
+        assert "is no collection" in one_line(done)
+    done = opilio("crawl", *other[1:-1], crawled.replace("search_path%3Dtest_", "search_path%3Dnone_"))
+    assert "the schema of this address does not exist, or this user may not use it" in one_line(done)
+    assert collection_status(folder) == before
+
+
+def test_a_worker_leaves_a_stopped_crawl_alone_when_asked_to(crawled: str) -> None:
+    done = opilio("worker", crawled, "--workers", "0", "--no-resume")
+    assert done.returncode == 0
+    assert "the crawl was stopped (nothing left to fetch); it is not resumed" in done.stdout + done.stderr
+
+
 # What undoes each step of the schema, newest first: a collection as an earlier version made it.
 DOWNGRADES = {
     2: ("DROP TABLE page_tag, page_note, list_page, saved_search",),

@@ -40,8 +40,8 @@ def test_trainer_that_was_too_slow_can_not_write_after_another_took_over(
 
 
 def test_results_are_taken_in_order_and_once(connection: PostgresConnection) -> None:
-    add_outcomes(connection, "one", [b"1", b"2"])
-    add_outcomes(connection, "two", [b"3"])
+    add_outcomes(connection, "one", [(1, b"1"), (1, b"2")])
+    add_outcomes(connection, "two", [(1, b"3")])
     rows = next_outcomes(connection, 10)
     assert [data for _, data in rows] == [b"1", b"2", b"3"]
     first = rows[0][0]
@@ -72,7 +72,7 @@ def test_workers_lease_nothing_while_too_many_results_wait(dsn: str, connection:
     clock = DatabaseClock()
     with closing(SharedConnection(dsn, clock, lambda _: None)) as shared:
         worker = WorkerCommitter(shared, FrontierPolicy(delay_s=0.0), clock, WorkerMeter("one"), StopSettings())
-        add_outcomes(connection, "one", [b""] * MIN_BACKLOG)
+        add_outcomes(connection, "one", [(1, b"")] * MIN_BACKLOG)
         assert worker.lease(clock.now(), 2, 1, 10.0) == []
         assert worker.wakes_at() is not None
         take_outcomes(connection, [next_outcomes(connection, 1)[0][0]])

@@ -16,6 +16,7 @@ from opilio.cli.options import (
     complete_collections,
     complete_strategies,
     parse_place,
+    print_message,
 )
 
 WorkersOption = Annotated[int | None, typer.Option(min=-1, help="Analysis processes (-1: one per core, 0: none).")]
@@ -120,20 +121,28 @@ def crawl(
 
 
 def worker(
-    folder: CollectionArgument, workers: WorkersOption = None, json: JsonOption = False, quiet: QuietOption = False
+    folder: CollectionArgument,
+    workers: WorkersOption = None,
+    no_resume: Annotated[bool, typer.Option("--no-resume", help="Exit if the crawl was stopped.")] = False,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> int:
     """Join a crawl in PostgreSQL, beside any number of other workers.
 
-    Ctrl-C leaves the crawl to the others. A crawl that was stopped is resumed.
+    Ctrl-C leaves the crawl to the others. A crawl that was stopped is resumed, unless --no-resume is given.
     """
     exit_on_signals()
     from opilio.cli.crawl_run import CrawlOptions, run_crawl
     from opilio.cli.settings_options import merge_options
     from opilio.core.errors import UsageError
     from opilio.store.collection import check_collection, is_linked
+    from opilio.store.postgres.collection import stop_reason_of
 
     if not is_linked(folder):
         raise UsageError(f"{folder}: not the address of a database; give one like postgresql://user@host/name")
     check_collection(folder)
+    if no_resume and (reason := stop_reason_of(folder)):
+        print_message(f"the crawl was stopped ({reason}); it is not resumed (--no-resume)")
+        return 0
     tree = merge_options({"engine": {"workers": workers}}, [], None)
     return run_crawl(CrawlOptions(tree, "command line", folder, json=json, quiet=quiet))

@@ -18,6 +18,7 @@ from opilio.engine.wiring.launch import new_event_loop, open_crawl
 from opilio.manage.progress import CrawlProgress
 from opilio.manage.status import collection_status, describe_obstacles
 from opilio.manage.why import explain_empty_crawl
+from opilio.store.postgres.collection import place_of
 from opilio.text.tokens import tokenize_verbatim
 
 NOTHING_FETCHED = 3  # exit code of a crawl without a page
@@ -116,9 +117,8 @@ def _print_summary(folder: Path, end: CrawlEnd, options: CrawlOptions) -> int:
     if options.json:
         print_json(status)
         return status.pages
-    print_text(
-        f"{folder}: {pluralize(status.pages, 'page')}, {status.relevant} relevant (harvest {status.harvest:.2f})"
-    )
+    pages = pluralize(status.pages, "page")
+    print_text(f"{place_of(folder)}: {pages}, {status.relevant} relevant (harvest {status.harvest:.2f})")
     if status.rendered:
         print_text(
             f"{pluralize(status.rendered, 'page')} rendered in a browser, {status.rendered_relevant} relevant; "

@@ -25,6 +25,7 @@ from opilio.fetch.addresses import is_private_host
 from opilio.fetch.archive import ArchiveWeb
 from opilio.frontier.policy import MergePolicy
 from opilio.store.collection import CONFIG, Collection, load_settings
+from opilio.store.postgres.collection import place_of
 from opilio.topic.setup import resolve_settings
 from opilio.topic.topic import Topic
 
@@ -105,12 +106,13 @@ def _check_topic(settings: Settings) -> Topic | None:
 
 def resumed_settings(folder: Path, stored: Tree, tree: Tree) -> Settings:
     """The stored settings of a collection overlaid with `tree`, completed; strategy, topic and start can't change."""
-    _check_same_strategy(folder, stored, tree)
-    _check_same_topic(folder, stored, tree)
-    _check_same_start(folder, stored, tree)
+    place = place_of(folder)
+    _check_same_strategy(place, stored, tree)
+    _check_same_topic(place, stored, tree)
+    _check_same_start(place, stored, tree)
     settings = resolve_settings(merge_trees(stored, tree), str(folder / CONFIG))
     settings = complete_settings(canonicalize_seeds(settings))
-    _check_same_assembly(folder, stored, settings)
+    _check_same_assembly(place, stored, settings)
     return settings
 
 
@@ -139,21 +141,21 @@ def _check_choice(option: str, value: str, known: list[str]) -> None:
         raise ConfigError(f"{option} = '{value}': unknown; choose one of {', '.join(known)}")
 
 
-def _check_same_strategy(folder: Path, stored: Tree, tree: Tree) -> None:
+def _check_same_strategy(place: str, stored: Tree, tree: Tree) -> None:
     """The strategy can't change: a judge or ranker can't use what another has learnt, and priorities of different
     scales can't be mixed in one queue."""
     begun, wanted = stored["strategy"], tree.get("strategy", stored["strategy"])
     if wanted != begun:
-        raise ConfigError(f"--strategy {wanted}: {folder} was begun with '{begun}'; choose another --into")
+        raise ConfigError(f"--strategy {wanted}: {place} was begun with '{begun}'; choose another --into")
     for section, options in FIXED_OPTIONS.items():
         given, begun = tree.get(section, {}), {"kind": DEFAULT_KINDS[section], **stored.get(section, {})}
         for name in options if isinstance(given, dict) else ():
             if name in given and given[name] != begun.get(name, given[name]):
-                begun_with = f"{folder} was begun with {begun[name]!r}; choose another --into"
+                begun_with = f"{place} was begun with {begun[name]!r}; choose another --into"
                 raise ConfigError(f"{section}.{name} = {given[name]!r}: {begun_with}")
 
 
-def _check_same_topic(folder: Path, stored: Tree, tree: Tree) -> None:
+def _check_same_topic(place: str, stored: Tree, tree: Tree) -> None:
     """A collection has one topic: verdicts by different topics can't be compared."""
     wanted = tree.get("topic", {})
     if not isinstance(wanted, dict):
@@ -163,8 +165,8 @@ def _check_same_topic(folder: Path, stored: Tree, tree: Tree) -> None:
         if key in begun and value != begun[key]:
             given = f"topic '{value}'" if key == "name" else f"topic.{key} {_shorten(value)}"
             raise ConfigError(
-                f"{given}: {folder} was begun with {_shorten(begun[key])}; choose another --into, "
-                f"or change the topic on its page ('opilio serve {folder}')"
+                f"{given}: {place} was begun with {_shorten(begun[key])}; choose another --into, "
+                f"or change the topic on its page ('opilio serve {place}')"
             )
 
 
@@ -172,18 +174,18 @@ def _shorten(value: object) -> str:
     return textwrap.shorten(repr(value), 80, placeholder=" …")
 
 
-def _check_same_start(folder: Path, stored: Tree, tree: Tree) -> None:
+def _check_same_start(place: str, stored: Tree, tree: Tree) -> None:
     """The model or graph that a crawl starts from can't change later."""
     rank, begun = tree.get("rank", {}), stored.get("rank", {})
     for key, option in (("model", "--start-from"), ("graph", "rank.graph")):
         wanted = rank.get(key, "") if isinstance(rank, dict) else ""
         if wanted and wanted != begun.get(key, ""):
-            raise ConfigError(f"{option} {wanted}: {folder} was begun already; choose another --into")
+            raise ConfigError(f"{option} {wanted}: {place} was begun already; choose another --into")
 
 
-def _check_same_assembly(folder: Path, stored: Tree, settings: Settings) -> None:
+def _check_same_assembly(place: str, stored: Tree, settings: Settings) -> None:
     """Queued URLs belong to agents: a collection keeps them, or stays without."""
     kind = assembly_kind(settings.agents)
     if kind != assembly_kind(msgspec.convert(stored.get("agents", {}), AgentTeamSettings)):
         how = "by agents" if kind == SINGLE_CRAWLER else "without agents"
-        raise ConfigError(f"agents.count: {folder} was started {how} and can't change; choose another --into")
+        raise ConfigError(f"agents.count: {place} was started {how} and can't change; choose another --into")

@@ -80,6 +80,12 @@ def folder_of(place: str) -> Path:
     return folder
 
 
+def place_of(folder: Path) -> str:
+    """What the user calls a collection: its folder, or the address of its database without user and password."""
+    database = linked_database(folder)
+    return public_address(database) if database else str(folder)
+
+
 def linked_database(folder: Path) -> str:
     """The address of the database that a folder is the cache of; empty for an ordinary collection."""
     try:
@@ -141,6 +147,12 @@ def database_exists(folder: Path) -> bool:
     """Is there a collection in the database that this folder is the cache of?"""
     with closing(PostgresConnection(linked_database(folder))) as connection:
         return schema_version(connection) > 0
+
+
+def stop_reason_of(folder: Path) -> str:
+    """Why the crawl in this database was stopped; empty while it runs, or before it has started."""
+    with closing(open_database(folder)) as collection:
+        return (collection.meta("stop_reason") or "stopped") if collection.meta("state") == "stopped" else ""
 
 
 def database_writer(folder: Path) -> str:

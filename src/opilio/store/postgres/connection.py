@@ -161,6 +161,9 @@ class PostgresConnection:
         except errors.InsufficientPrivilege as error:
             problem = f"{_first_line(error)}; grant the rights to this user, or connect as the owner"
             raise CollectionError(f"{self.address}: {problem}") from error
+        except errors.InvalidSchemaName as error:
+            problem = "the schema of this address does not exist, or this user may not use it; create it"
+            raise CollectionError(f"{self.address}: {problem}, or grant the rights to this user") from error
         except psycopg.Error as error:
             raise CollectionError(f"{self.address}: {_first_line(error)}") from error
 
