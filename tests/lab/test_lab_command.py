@@ -495,7 +495,9 @@ def test_search_that_finds_nothing_is_no_case(lab: Lab, damaged: Path, tmp_path:
     lost |= {"name": "zzqx", "description": "", "keywords": []}
     topics.write_text(tomli_w.dumps(tree))
     few = ("--web", damaged, "--out", tmp_path / "out", "--pages", 10, "--processes", 1, "--no-plots")
-    done = lab("run", "s3-34", *few, "--strategy", "1 agent")
+    mine = tmp_path / "mine.toml"
+    mine.write_text('name = "mine"\ntitle = "Mine"\nseed_kinds = ["search-10"]\n[[variant]]\nname = "s3-tswt"\n')
+    done = lab("run", mine, *few)
     assert "skipped: zzqx/search-10: reaches no relevant page" in done.err
     assert {run.topic for run in read_results(tmp_path / "out" / "results.json")} == {found["name"]}
 
