@@ -103,16 +103,14 @@ class ExperimentRunner:
         own = trace.has_verdicts
         self_judged = self._self_judged(topic, trace.fetches[: job.budget]) if own else None
         links = self._link_quality(topic, seeds, trace.fetches[: job.budget]) if own else None
-        beyond = (
-            self._compare_with_search(topic, trace.fetches[: job.budget], job.coverage)
-            if search_result_count(job.seed_set)
-            else None
-        )
+        # The index of the search engine takes seconds to build, so it is used only where the seeds come from it.
+        searched = bool(search_result_count(job.seed_set))
+        beyond = self._compare_with_search(topic, trace.fetches[: job.budget], job.coverage) if searched else None
         run = build_run_result(name, score, trace.cpu_s, trace.wall_s, self_judged, links)
         return msgspec.structs.replace(
             run,
             virtual_s=trace.virtual_s,
-            containing=self._containing(topic, trace.fetches[: job.budget]),
+            containing=self._containing(topic, trace.fetches[: job.budget]) if searched else 0.0,
             beyond=beyond,
             error=_summarize_errors(trace.errors),
         )
