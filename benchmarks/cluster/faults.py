@@ -47,6 +47,7 @@ def summary(rounds: list[FaultReport]) -> str:
         "pages twice": sum(report.pages_twice for report in rounds),
         "overlapping leases": sum(report.overlapping_leases for report in rounds),
         "requests too early": sum(report.too_early for report in rounds),
+        "too early at an address": sum(report.too_early_at_address for report in rounds),
         "problems found by verify": sum(len(report.problems) for report in rounds),
     }
     lines = [

@@ -30,7 +30,7 @@ from opilio.store.postgres.outcomes import crawl_progress
 from opilio.topic.setup import resolve_settings
 
 WORKERS, LEASE_S, DELAY_S = 4, 3.0, 0.2
-HOSTS, ADDRESSES, PAGES = 24, 16, 40
+HOSTS, ADDRESSES, PAGES = 48, 32, 20
 FAULTS = (
     *["kill"] * 6,
     *["stop"] * 4,
@@ -62,7 +62,10 @@ class FaultReport(msgspec.Struct, frozen=True, kw_only=True):
     lost_urls: int  # of the web, or linked by a stored page and unknown to the frontier
     pages_twice: int
     overlapping_leases: int
-    too_early: int  # requests within the pause of their host or of their address
+    too_early: int  # requests within the pause of their host
+    # Within the pause of their address: a request that was permitted just before a worker lost the database may leave
+    # late, because the worker waits for the database first.
+    too_early_at_address: int
     problems: list[str]  # found by `verify`
     requests: int
     refetches: int
@@ -210,14 +213,14 @@ def _report(
         leases = db.execute("SELECT host, token, held, expires_at, at FROM lease_log ORDER BY host, id").fetchall()
         waiting = db.execute("SELECT count(*) FROM outcome").fetchone()[0]
     asked = Counter(entry.url for entry in log if entry.target != "/robots.txt")
-    early = too_early(log, attrgetter("host")) + too_early(log, lambda entry: addresses[entry.host])
     return FaultReport(
         faults=dict(done),
         pages=len(stored),
         lost_urls=len(web.answers.keys() - stored.keys()) + waiting,
         pages_twice=stored.total() - len(stored),
         overlapping_leases=overlapping_leases(leases),
-        too_early=early,
+        too_early=too_early(log, attrgetter("host")),
+        too_early_at_address=too_early(log, lambda entry: addresses[entry.host]),
         problems=verify(folder_of(dsn)),
         requests=asked.total(),
         refetches=asked.total() - len(asked),

@@ -76,4 +76,5 @@ def test_twenty_faults_lose_no_page_and_break_no_pause(tmp_path: Path) -> None:
     assert (report.lost_urls, report.pages_twice, report.overlapping_leases) == (0, 0, 0), report
     assert report.problems == []
     assert report.too_early == 0, report
+    assert report.too_early_at_address < 0.005 * report.requests, report
     assert report.refetches < 0.02 * report.requests, report
