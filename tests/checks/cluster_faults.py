@@ -40,7 +40,7 @@ FAULTS = (
     *["clock"] * 2,
     "promote",
 )
-REQUESTS_PER_FAULT = 35
+CRAWLED_SHARE = 0.73  # of the web, when the last fault happens
 # A request counts as too early only by more than the web's server and a busy machine take to write their times down.
 TOLERANCE_S = 0.01
 LOG_LEASES = (
@@ -172,10 +172,10 @@ def working(pair: ServerPair, dsn: str, folder: Path, random_seed: int = 1) -> I
         workers.close()
 
 
-def crawl_under_faults(pair: ServerPair, folder: Path, random_seed: int = 1) -> FaultReport:
-    """Crawl a web of its own to the end while faults happen, in random order."""
+def crawl_under_faults(pair: ServerPair, folder: Path, random_seed: int = 1, pages: int = PAGES) -> FaultReport:
+    """Crawl a web of its own, with `pages` on each host, to the end while faults happen, in random order."""
     began = time.monotonic()
-    web = SmallWeb(grid(HOSTS, PAGES))
+    web = SmallWeb(grid(HOSTS, pages))
     kinds = random.Random(random_seed).sample(FAULTS, len(FAULTS))
     dsn = pair.new_schema()
     with served(web, ADDRESSES) as source:
@@ -190,7 +190,7 @@ def crawl_under_faults(pair: ServerPair, folder: Path, random_seed: int = 1) -> 
         _execute(pair.dsn, *LOG_LEASES)
         with working(pair, dsn, folder, random_seed) as workers:
             for number, kind in enumerate(kinds, 1):
-                workers.wait_for_requests(source, number * REQUESTS_PER_FAULT)
+                workers.wait_for_requests(source, int(number / len(kinds) * CRAWLED_SHARE * HOSTS * pages))
                 workers.inject(kind)
             workers.wait_until(lambda: workers.state() == "stopped")
         log = list(source.log)

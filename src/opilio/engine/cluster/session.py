@@ -150,7 +150,7 @@ class ClusterSession:
         fetcher = build_fetcher(self._settings, clock)
         self._exit_stack.push_async_callback(fetcher.close)
         gate = LeaseGate(politeness, fetcher, clock, throttle, load_robots, store_robots)
-        gate.holds = committer.holds
+        gate.holds, gate.lease_s = committer.holds, self._settings.engine.lease_s
         return gate
 
     def _start_or_join(self) -> None:

@@ -103,9 +103,12 @@ class WorkerCommitter:
         self._wakes_at: float | None = None
         self.min_tier: int = Tier.LINK  # the lowest tier that is leased
 
-    def holds(self, host: str) -> bool:
-        """Is the lease of this host still ours? One that has expired may belong to another worker by now."""
-        return self._held.get(host, (0, 0.0))[1] > self._clock.now() + self._clock.uncertainty_s
+    def holds(self, host: str, delay_s: float = 0.0) -> bool:
+        """Is the lease of this host ours for another `delay_s`? One that has expired may belong to another worker.
+
+        A worker that is killed after a request can't record the pause, so the lease must last as long.
+        """
+        return self._held.get(host, (0, 0.0))[1] > self._clock.now() + self._clock.uncertainty_s + delay_s
 
     def _frontier(self, db: PostgresConnection) -> PostgresFrontier:
         return PostgresFrontier(db, self._policy)
@@ -222,16 +225,23 @@ class AddressReservations:
 class LeaseGate(HostGate):
     """Politeness of a worker: a host whose lease has lapsed is no longer fetched from."""
 
-    holds: Callable[[str], bool] = staticmethod(lambda _: True)
+    holds: Callable[[str, float], bool] = staticmethod(lambda *_: True)
+    lease_s: float = 60.0
 
     async def acquire(self, url: str, ready_at: float) -> Permit:
         """See `HostGate`; the lease may lapse while it waits."""
         host = host_of(url)
-        if not self.holds(host):
-            return Permit(delay_s=0.0, retry_at=ready_at or 1.0)
+        # A lease is renewed long before its last half begins.
+        longest_s = self.lease_s / 2.0
+        if not self.holds(host, min(self._settings.delay_s, longest_s)):
+            return self._come_back_later(self._settings.delay_s, ready_at)
         permit = await super().acquire(url, ready_at)
-        if self.holds(host):
+        if self.holds(host, min(permit.delay_s, longest_s)):
             return permit
         if not permit.retry_at and not permit.refusal:
             self.release(url, permit.delay_s)
-        return Permit(delay_s=permit.delay_s, retry_at=ready_at or 1.0)
+        return self._come_back_later(permit.delay_s, ready_at)
+
+    def _come_back_later(self, delay_s: float, ready_at: float) -> Permit:
+        """The lease ends soon. A request may have just been sent, so the next holder waits."""
+        return Permit(delay_s=delay_s, retry_at=max(ready_at, self._clock.now() + delay_s))
