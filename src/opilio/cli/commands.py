@@ -95,10 +95,12 @@ COMMANDS: Entries = {
     "serve": CommandEntry("serve:serve", "Start the web interface and the HTTP API, or an MCP server."),
     "status": CommandEntry("collection:status", "Show what a collection holds and how its crawl ended."),
     "why": CommandEntry("collection:why", "Explain why a URL was fetched, skipped or kept."),
-    "label": CommandEntry("collection:label", "Mark pages as relevant or irrelevant; the crawl learns from it."),
+    "label": CommandEntry(
+        "collection:label", "Mark pages as relevant or irrelevant, tag them, write notes, make lists."
+    ),
     "export": CommandEntry(
         "collection:export",
-        "Write the pages as JSON Lines, CSV, Parquet, Markdown, WARC, CDXJ or WACZ.",
+        "Write the pages as JSON Lines, CSV, Parquet, Markdown, WARC, CDXJ, WACZ or citations.",
         (
             "opilio export signs --relevant --out pages.jsonl",
             "opilio export signs --format markdown --out pages",
