@@ -109,12 +109,12 @@ servers: $(SEARXNG)/.installed $(PYWB)/.installed
 		sh scripts/get_package.sh /usr/share/doc/$$name $$name "the tests with manuals"; done
 
 # Packages are downloaded while the checks compute. The quick tests run once, under coverage; the others run without,
-# because it slows them most, and in one more process than there are cores, because they wait for servers and browsers.
+# because it slows them most, and in more processes than cores, because they wait for servers and browsers.
 test:
 	@$(MAKE) --no-print-directory -j 2 check servers
 	@$(MAKE) --no-print-directory coverage
 	OPILIO_SEARXNG=$(CURDIR)/$(SEARXNG)/bin/python OPILIO_PYWB=$(CURDIR)/$(PYWB)/bin/python \
-		$(PYTEST) -n $$(($(JOBS) + 1)) -m "not ($(QUICK))"
+		$(PYTEST) -n $$(($(JOBS) + 2)) -m "not ($(QUICK))"
 
 clean:
 	rm -rf $(VENV) $(SEARXNG) $(PYWB) demo site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \

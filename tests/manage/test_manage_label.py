@@ -215,8 +215,8 @@ def test_file_of_another_collection_is_refused_in_a_few_lines(folder: Path) -> N
     ("arguments", "result"),
     [
         ([], "give either a URL"),
-        ([BIRD], "give --relevant, --irrelevant or --undo"),
-        ([BIRD, "--relevant", "--irrelevant"], "give --relevant, --irrelevant or --undo"),
+        ([BIRD], "give --relevant, --irrelevant, --undo, --tag, --list or --note"),
+        ([BIRD, "--relevant", "--irrelevant"], "give --relevant, --irrelevant, --undo, --tag, --list or --note"),
         ([BIRD, "--undo", "--relevant"], "give the URL of one page"),
         (["--undo", "--file", "x"], "give the URL of one page"),
         (["--file", "gone.tsv"], "can't be read"),

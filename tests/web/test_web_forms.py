@@ -58,7 +58,7 @@ def test_collections_are_sorted_by_activity_pages_size_or_name(birds: Path, tmp_
 
 def test_page_without_collections_offers_the_demo(tmp_path: Path) -> None:
     with pages_of([], tmp_path) as client:
-        assert "<code>opilio demo</code>" in client.get("/", Accept="text/html").text
+        assert "<button>Try the demo</button>" in client.get("/", Accept="text/html").text
 
 
 def test_csv_cell_that_looks_like_a_formula_is_text() -> None:
