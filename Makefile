@@ -28,7 +28,7 @@ SEARXNG_STATED := tests/seeds/searxng/needs.txt tests/seeds/searxng/server.txt
 
 export PYTHONDONTWRITEBYTECODE := 1
 .DEFAULT_GOAL := help
-.PHONY: help install install-test demo quick check coverage fuzz simulate docs servers test clean
+.PHONY: help install install-test demo quick check lint check-files coverage fuzz simulate docs servers test clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -59,13 +59,17 @@ demo: $(VENV)/.installed-demo
 quick: install-test
 	$(PYTEST) --hypothesis-profile quick -m "$(QUICK)"
 
-check: install-test
+check: lint check-files
+
+lint: install-test
 	$(BIN)/ruff check --quiet src tests benchmarks scripts
 	$(BIN)/ruff format --quiet --check src tests benchmarks scripts
 	$(BIN)/mypy --no-error-summary
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/deptry src
 	$(BIN)/python scripts/check_unused.py
+
+check-files: install-test
 	$(PARALLEL) tests/project tests/docs
 
 coverage: install-test
@@ -111,10 +115,10 @@ servers: $(SEARXNG)/.installed $(PYWB)/.installed
 # Packages are downloaded while the checks compute. The quick tests run once, under coverage; the others run without,
 # because it slows them most, and in more processes than cores, because they wait for servers and browsers.
 test:
-	@$(MAKE) --no-print-directory -j 2 check servers
+	@$(MAKE) --no-print-directory -j 3 lint check-files servers
 	@$(MAKE) --no-print-directory coverage
 	OPILIO_SEARXNG=$(CURDIR)/$(SEARXNG)/bin/python OPILIO_PYWB=$(CURDIR)/$(PYWB)/bin/python \
-		$(PYTEST) -n $$(($(JOBS) + 2)) -m "not ($(QUICK))"
+		$(PYTEST) -n $$(($(JOBS) + 1)) -m "not ($(QUICK))"
 
 clean:
 	rm -rf $(VENV) $(SEARXNG) $(PYWB) demo site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
