@@ -22,6 +22,8 @@ from opilio.manage.why import why
 from opilio.store.collection import collection_exists
 from opilio.topic.setup import resolve_settings
 
+pytestmark = pytest.mark.slow
+
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
 DONE, FAILED = 2, 3
 PAGES: dict[str, tuple[Behaviour, str]] = {
