@@ -1,4 +1,4 @@
-"""The clock of replays: it moves only on request, and wakes what is due."""
+"""The virtual clock of replays: time advances only on request, and due sleepers wake."""
 
 import asyncio
 

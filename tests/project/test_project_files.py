@@ -37,6 +37,12 @@ def _plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+def test_names_of_tracked_files_are_plain() -> None:
+    """A control character or a leading dash in a name is a left-over of some program."""
+    names = [str(path.relative_to(ROOT)) for path in _tracked()]
+    assert [name for name in names if not re.fullmatch(r"[\w.][\w./@-]*", name)] == []
+
+
 def test_no_tracked_file_names_a_machine() -> None:
     named = [
         f"{path.relative_to(ROOT)}:{number}"

@@ -160,7 +160,7 @@ def store_meanings(folder: Path, manifest: IndexManifest) -> None:
 
 
 def load_stored_meanings(folder: Path, manifest: IndexManifest) -> PageMeanings:
-    """The vectors of that file; none if there is none, or it is damaged: all are in the database too."""
+    """The vectors of that file; nothing if it is missing or damaged: the database has all of them."""
     origin, last = manifest.mark("origin"), manifest.mark("vectors_upto")
     if last:
         with suppress(OSError, ValueError):

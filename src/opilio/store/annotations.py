@@ -215,7 +215,7 @@ def require_list(db: Database, name: str) -> str:
     """The name of a list that exists; UsageError otherwise."""
     known = read_list_names(db)
     if name not in known:
-        raise UsageError(f"list '{name[:80]}': there is none of this name; lists: {', '.join(known) or 'none'}")
+        raise UsageError(f"list '{name[:80]}': no such list; lists: {', '.join(known) or 'none yet'}")
     return name
 
 
@@ -256,7 +256,7 @@ def read_searches(db: Database) -> list[SavedSearch]:
 
 
 def require_search(db: Database, name: str) -> SavedSearch:
-    """A saved search by name; UsageError if there is none."""
+    """A saved search by name; UsageError if the name is unknown."""
     found = read_row(db, SavedSearch, "saved_search WHERE name = ?", (name,))
     if found is None:
         known = ", ".join(search.name for search in read_searches(db)) or "none"

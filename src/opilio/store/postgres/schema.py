@@ -162,7 +162,7 @@ def check_version(connection: PostgresConnection) -> None:
 
 
 def _known_version(connection: PostgresConnection) -> int:
-    """The version of a collection; raises CollectionError where there is none, or a newer one."""
+    """The schema version of a collection; CollectionError if it is missing or newer than this program."""
     version = schema_version(connection)
     if not version:
         hint = f"'opilio crawl TOPIC --into {connection.address}' makes one"
