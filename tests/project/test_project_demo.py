@@ -1,6 +1,7 @@
 """`opilio demo`, which `make demo` runs: it ends with a table, a collection and what to do next."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,14 +14,14 @@ from opilio.core.settings import Settings
 from opilio.manage.status import collection_status
 from opilio.manage.verify import verify
 
-COMMAND = (sys.executable, "-c", "from opilio.cli.main import main; main()", "demo")
+OPILIO = (sys.executable, "-c", "from opilio.cli.main import main; main()")
 
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """What a short demo printed, and where."""
     folder = tmp_path_factory.mktemp("demo")
-    done = subprocess.run([*COMMAND, "--pages", "100"], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run([*OPILIO, "demo", "--pages", "100"], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout, folder / "demo"
 
@@ -40,6 +41,15 @@ def test_demo_leaves_a_sound_collection(shown: tuple[str, Path], strategy: str) 
     folder = shown[1] / strategy
     assert collection_status(folder).fetched == 100
     assert verify(folder) == []
+
+
+def test_collection_of_the_demo_is_resumed_in_the_web_of_the_demo(shown: tuple[str, Path], tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(shown[1], tmp_path / "demo")) / "breadth"
+    words = ("crawl", "--quiet", "--into", str(copy), "--set", "stop.fetches=130")
+    done = subprocess.run([*OPILIO, *words], capture_output=True, text=True, check=False)
+    after = collection_status(copy)
+    assert (done.returncode, after.fetched) == (0, 130), done.stderr
+    assert after.pages > collection_status(shown[1] / "breadth").pages
 
 
 def test_demo_touches_no_foreign_folder(tmp_path: Path) -> None:

@@ -69,8 +69,10 @@ def test_saved_search_counts_and_feeds_new_pages(client: Client, tmp_path: Path)
     (saved,) = client.get("/c/birds/lists.json").data["searches"]
     assert (saved["new"], "host=h0.example" in saved["address"]) == (0, True)
     atom = "{http://www.w3.org/2005/Atom}"
-    feed = ET.fromstring(client.get(saved["feed"]).text)
+    feed = ET.fromstring(client.get(saved["feeds"]["atom"]).text)
     assert (feed.findtext(f"{atom}title"), feed.findall(f"{atom}entry")) == ("wrens – birds – Opilio", [])
+    rss = ET.fromstring(client.get(saved["feeds"]["rss"]).text)
+    assert (rss.findtext("channel/title"), rss.findall("channel/item")) == ("wrens – birds – Opilio", [])
     assert client.get("/search.json?q=wren&since=1").data["total"] == client.get("/search.json?q=wren").data["total"]
     assert client.get(saved["new_address"].replace("/search", "/search.json")).data["total"] == 0
     assert client.post("/searches", {"do": "delete", "search": "none", "q": ""}).status == 400

@@ -5,6 +5,7 @@ import shutil
 import sys
 import urllib.request
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -25,7 +26,7 @@ from starlette.routing import Route
 from checks.indexed import Sheet, store
 from checks.page_server import Client, crawled, pages_of
 from checks.small_webs import PATIENCE_S, SmallWeb, page, rows, served
-from opilio.core.clock import SystemClock
+from opilio.core.clock import SystemClock, parse_http_date, parse_iso_date
 from opilio.core.records import url_key
 from opilio.manage.status import collection_status
 from opilio.store.collection import Collection
@@ -394,10 +395,22 @@ def test_search_is_a_feed_and_a_search_engine_for_browsers(client: Client) -> No
     assert entries
     assert times == sorted(times, reverse=True)
     assert entries[0].findtext(f"{atom}id", "").startswith("http")
+    answer = client.get("/search.rss?q=wren%01%0B&relevant=all")
+    items = ET.fromstring(answer.text).findall("channel/item")
+    assert answer.headers["Content-Type"].startswith("application/rss+xml")
+    assert [i.findtext("guid") for i in items] == [e.findtext(f"{atom}id") for e in entries]
+    dates = [parse_http_date(item.findtext("pubDate", "")) for item in items]
+    assert dates == [parse_iso_date(time) for time in times]
+    for path in ("/search?q=wren&relevant=no&sort=newest", "/c/birds", "/c/birds/lists"):
+        shown = client.get(path, Accept="text/html").text
+        links = re.findall(r'<a href="([^"]+)" rel="alternate" type="application/(atom|rss)', shown)
+        assert {form for _, form in links} == {"atom", "rss"}, path
+        assert {client.get(unescape(address)).status for address, _ in links} == {200}, path
     described = ET.fromstring(client.get("/opensearch.xml").text)
     urls = described.findall("{http://a9.com/-/spec/opensearch/1.1/}Url")
     assert [url.get("template", "").rpartition("/")[2] for url in urls] == [
         "search?q={searchTerms}",
         "search.json?q={searchTerms}",
         "search.atom?q={searchTerms}",
+        "search.rss?q={searchTerms}",
     ]

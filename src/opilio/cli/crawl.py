@@ -98,6 +98,7 @@ def crawl(
     # The engine takes a moment to import; nothing is open yet, so Ctrl-C may end the process at once.
     exit_on_signals()
     from opilio.cli.crawl_run import CrawlOptions, run_crawl
+    from opilio.cli.demo import demo_proxy
     from opilio.cli.settings_options import merge_options, read_scope_options, read_seed_options
 
     given: dict[str, Any] = {
@@ -116,8 +117,12 @@ def crawl(
     if (revisit or continuous) and pages is None:
         # The page limit that the collection was made with has been reached already.
         given["stop"]["pages"] = 0
-    tree = merge_options(given, set_ or [], config)
-    return run_crawl(CrawlOptions(tree, str(config) if config else "command line", into, json=json, quiet=quiet))
+    source = str(config) if config else "command line"
+    with demo_proxy(into if proxy is None else None) as demo_address:
+        if demo_address:
+            given["fetch"]["proxy"] = demo_address
+        tree = merge_options(given, set_ or [], config)
+        return run_crawl(CrawlOptions(tree, source, into, json=json, quiet=quiet))
 
 
 def worker(

@@ -1,14 +1,16 @@
 """`opilio demo`: crawl a synthetic web over real HTTP on loopback, with the default strategy and breadth-first.
 
 It runs the same `crawl` as the user. Which pages are relevant is read from the labels of the web and from the access
-log of its server after both crawls: a crawler's own verdicts don't count.
+log of its server after both crawls: a crawler's own verdicts don't count. The web is synthetic, so it is the same when
+a collection of the demo is resumed later.
 """
 
 import re
 import shlex
 import shutil
 import sys
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 BASELINE_STRATEGY = "breadth"
 MARKER_FILE = "made-by-opilio-demo"  # the folder was made by the demo and may be replaced
+SCHEMA_PREFIX = "opilio_demo_"  # of its schemas in a database
 STEP = 100
 # Few connections, so that the order of the queue matters: with more connections than promising hosts, every crawler
 # has to fetch whatever is left. No delay between requests to our own server; Crawl-delay in robots.txt is obeyed.
@@ -114,7 +117,7 @@ class DemoTarget(NamedTuple):
             return str(Path(self.into) / strategy)
         from opilio.store.postgres.schema import schema_address
 
-        return schema_address(self.into, f"opilio_demo_{strategy}")
+        return schema_address(self.into, f"{SCHEMA_PREFIX}{strategy}")
 
 
 def _is_database(into: str) -> bool:
@@ -152,6 +155,27 @@ def _prepare_folder(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / MARKER_FILE).touch()
+
+
+@contextmanager
+def demo_proxy(folder: Path | None) -> Iterator[str | None]:
+    """Serve the demo's web if `folder` is a collection of the demo, and yield its proxy: that of the demo is gone."""
+    if folder is None or not _is_demo(folder):
+        yield None
+        return
+    from opilio.lab.server.process import WebServerProcess
+
+    with closing(WebServerProcess(_shape())) as server:
+        print_message(f"the demo's web is served again, at {server.proxy}")
+        yield server.proxy
+
+
+def _is_demo(folder: Path) -> bool:
+    if (folder.resolve().parent / MARKER_FILE).exists():
+        return True
+    from opilio.store.postgres.collection import linked_database
+
+    return SCHEMA_PREFIX in linked_database(folder)
 
 
 def _choose_topic(topic: str) -> dict[str, Any]:

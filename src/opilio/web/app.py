@@ -21,7 +21,7 @@ from opilio.web.chart_files import curve_routes
 from opilio.web.collections import UnknownCollectionError
 from opilio.web.context import ActionRoute, AppContext, PageRequest, PageRoute, ReadOnlyError
 from opilio.web.downloads import export_route, metrics_route
-from opilio.web.feeds import feed_route, opensearch_route, saved_feed_route
+from opilio.web.feeds import feed_routes, opensearch_route
 from opilio.web.live import live_route
 from opilio.web.openapi import build_openapi
 from opilio.web.pages import ACTIONS, PAGES
@@ -55,8 +55,7 @@ class Application:
             metrics_route(self.context),
             export_route(self.context),
             original_route(self.context),
-            feed_route(self.context),
-            saved_feed_route(self.context),
+            *feed_routes(self.context),
             opensearch_route(),
             *curve_routes(self.context),
             Route(GEXF.path, self._gexf, methods=METHODS),

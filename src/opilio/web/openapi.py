@@ -8,14 +8,15 @@ from opilio import __version__
 from opilio.web.chart_files import CURVE_ROUTES
 from opilio.web.context import ActionRoute, PageRoute, RawRoute
 from opilio.web.downloads import EXPORT, PROMETHEUS
-from opilio.web.feeds import FEED, OPENSEARCH, SAVED_FEED
+from opilio.web.feeds import OPENSEARCH, SAVED_FEEDS, SEARCH_FEEDS
 from opilio.web.live import LIVE
 from opilio.web.pages import ACTIONS, PAGES
 from opilio.web.pages.graph import GEXF
 from opilio.web.pages.stored_copy import ORIGINAL
 from opilio.web.params import Param, param_schema
 
-RAW = (PROMETHEUS, EXPORT, FEED, SAVED_FEED, OPENSEARCH, GEXF, LIVE, ORIGINAL, *CURVE_ROUTES)
+FEEDS = (*SEARCH_FEEDS.values(), *SAVED_FEEDS.values())
+RAW = (PROMETHEUS, EXPORT, *FEEDS, OPENSEARCH, GEXF, LIVE, ORIGINAL, *CURVE_ROUTES)
 _OBJECT = {"type": "object", "required": ["schema"], "properties": {"schema": {"const": 1}}}
 _PROBLEM = {
     "type": "object",

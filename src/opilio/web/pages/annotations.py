@@ -91,7 +91,7 @@ def _describe(context: AppContext, name: str, search: SavedSearch) -> dict[str, 
         "new": searcher.new_hits(search, search.seen_at, 1).total,
         "address": url_with_query("/search", **values),
         "new_address": url_with_query("/search", **new),
-        "feed": url_with_query(f"/c/{name}/feed", search=search.name),
+        "feeds": {form: url_with_query(f"/c/{name}/feed.{form}", search=search.name) for form in ("atom", "rss")},
     }
 
 

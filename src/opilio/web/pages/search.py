@@ -51,7 +51,9 @@ def show_search(context: AppContext, request: PageRequest) -> PageView:
         "facets": _facets(results, values),
         "results": True,
         "sorts": SORT_ORDERS,
-        "_feed": _search_url(values, page=1, sort="best", relevant="yes").replace("/search", "/search.atom", 1),
+        "_feeds": {
+            form: url_with_query(f"/search.{form}", **_changed(values, _FEED_VALUES)) for form in ("atom", "rss")
+        },
         "again": _search_url(values, page=1, q=results.suggestion) if results.suggestion else "",
     }
     return PageView(template="search.html", data=data, title=values["q"] or "Search", table_key="hits")
@@ -137,8 +139,12 @@ def _facets(results: SearchResults, values: dict[str, Any]) -> list[dict[str, An
 
 
 def _search_url(values: dict[str, Any], **changes: object) -> str:
-    kept = {k: v for k, v in {**values, **changes}.items() if k != "note" and v != _DEFAULTS.get(k)}
-    return url_with_query("/search", **kept)
+    return url_with_query("/search", **_changed(values, changes))
+
+
+def _changed(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of a URL: without those that have their default."""
+    return {k: v for k, v in {**values, **changes}.items() if k != "note" and v != _DEFAULTS.get(k)}
 
 
 def show_subtopics(context: AppContext, request: PageRequest) -> PageView:
@@ -196,6 +202,8 @@ SEARCH_PARAMS = (
     NOTE_PARAM,
 )
 _DEFAULTS = {param.name: param.default for param in SEARCH_PARAMS}
+# A feed has its own order and size, and is for relevant pages.
+_FEED_VALUES = {name: _DEFAULTS[name] for name in ("page", "size", "sort", "relevant")}
 PAGES = (
     PageRoute(path="/search", show=show_search, about="Search over all collections.", params=SEARCH_PARAMS),
     PageRoute(
