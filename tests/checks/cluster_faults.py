@@ -184,6 +184,7 @@ def crawl_under_faults(pair: ServerPair, folder: Path, random_seed: int = 1, pag
             [f"http://h{host}.example/0.html" for host in range(HOSTS)],
             politeness={"delay_s": DELAY_S},
             engine={"lease_s": LEASE_S},
+            stop={"pages": 0, "harvest_below": 0.0},
             fetch={"retries": 3, **direct(source)},
         )
         create_collection(folder_of(dsn), resolve_settings(tree), None)[0].close()

@@ -17,7 +17,6 @@ from opilio.frontier.policy import (
     QueueTime,
     finite_or_zero,
     reposition,
-    seed_score,
 )
 from opilio.testing.leases import landed, lead
 
@@ -95,12 +94,6 @@ def test_weak_link_is_served_under_a_stream_of_better_ones_s2_15(stream: float) 
     assert fetches_until_served("off", stream) is None
 
 
-def test_seed_scores_are_above_links_in_the_order_of_priority_s0_e12() -> None:
-    assert seed_score(1) > seed_score(2) > seed_score(3) > 4.0
-    assert seed_score(0) == seed_score(1)
-    assert seed_score(9) == seed_score(3)
-
-
 def test_expiry_renews_with_a_find_but_not_with_learning() -> None:
     order = Expiring(lifetime_s=10.0)
     assert order.position(0.5, 1, QueueTime(1, 100.0)) == QueuePosition(0.5, 110.0)
@@ -109,8 +102,8 @@ def test_expiry_renews_with_a_find_but_not_with_learning() -> None:
 
 def test_n_best_keeps_a_chosen_url_chosen_when_it_rises() -> None:
     order = NBest(n=3)
-    chosen = reposition(order, 0.5, 1, QueueTime(1), QueuePosition(0.2, tier=Tier.BATCH))
-    assert chosen == QueuePosition(0.5, tier=Tier.BATCH)
+    chosen = reposition(order, 0.5, 1, QueueTime(1), QueuePosition(0.2, tier=Tier.FIRST))
+    assert chosen == QueuePosition(0.5, tier=Tier.FIRST)
     assert order.display_priority(chosen.priority, 1) == 0.5
     assert order.position(0.5, 1, QueueTime(1), QueuePosition(0.2)) == QueuePosition(0.5)
 

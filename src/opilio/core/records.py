@@ -34,8 +34,8 @@ class UrlState(StrEnum):
 class Tier(IntEnum):
     """Groups of queued URLs: every URL of a higher tier is fetched before those of a lower one."""
 
-    LINK = 0  # links and seeds, by their score
-    BATCH = 1  # chosen by an N-best order: finished before the next batch is chosen
+    LINK = 0  # links, by their score
+    FIRST = 1  # seeds, new addresses of moved pages, and the batch that an N-best order has chosen
     BOOSTED = 2  # moved to the front by the user
     REVISIT = 3  # fetched before and requeued; its priority is the urgency of the revisit
 
@@ -125,7 +125,7 @@ class Lead(msgspec.Struct, frozen=True, kw_only=True):
     retries: int = 0
     features: bytes = b""  # the ranker's data for scoring it again; opaque to the frontier
     agent: int = NO_AGENT  # number of the agent that owns it, where agents share the frontier (S3)
-    tier: int = Tier.LINK  # the tier it was queued in; set by the frontier
+    tier: int = Tier.LINK  # of a new lead: `LINK` or `FIRST`; of a leased one: the tier it was queued in
 
 
 class HostLease(msgspec.Struct, frozen=True, kw_only=True):

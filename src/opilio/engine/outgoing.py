@@ -6,11 +6,10 @@ import msgspec
 
 from opilio.core.caches import evict_oldest
 from opilio.core.protocols import Database, LinkScorer
-from opilio.core.records import Lead, Outcome, PageChange, url_key
+from opilio.core.records import Lead, Outcome, PageChange, Tier, url_key
 from opilio.core.urls import host_of
 from opilio.engine.copy_links import CopyLinkFilter
 from opilio.engine.visit import VisitLimits
-from opilio.frontier.policy import seed_score
 
 MAX_COOKIE_RETRIES = 20_000  # remembered
 
@@ -47,7 +46,7 @@ class OutgoingLeads:
         page, target = outcome.lead, outcome.fetched.location
         # The new address is fetched soon, also if it was known before.
         if outcome.change is PageChange.MOVED:
-            return [msgspec.structs.replace(_redirect_lead(page, target), hops=1, score=seed_score(3))]
+            return [msgspec.structs.replace(_redirect_lead(page, target), hops=1, tier=Tier.FIRST)]
         if target:
             return [_redirect_lead(page, target)] if page.hops < self._limits.max_redirects else []
         if self._limits.max_depth and page.depth >= self._limits.max_depth:
@@ -72,7 +71,13 @@ class OutgoingLeads:
 
 
 def _redirect_lead(page: Lead, target: str) -> Lead:
-    """The target of a redirect, with the score of the URL that redirects."""
+    """The target of a redirect, with the score of the URL that redirects; a seed's target counts as a seed."""
     return msgspec.structs.replace(
-        page, url=target, key=url_key(target), host=host_of(target), hops=page.hops + 1, retries=0
+        page,
+        url=target,
+        key=url_key(target),
+        host=host_of(target),
+        hops=page.hops + 1,
+        retries=0,
+        tier=Tier.FIRST if page.tier == Tier.FIRST else Tier.LINK,
     )

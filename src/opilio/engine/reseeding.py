@@ -15,11 +15,10 @@ import msgspec
 
 from opilio.core.events import Event, SeedsFound
 from opilio.core.protocols import Frontier, SeedSource
-from opilio.core.records import Lead, Seed, UrlState, url_key
+from opilio.core.records import Lead, Seed, Tier, UrlState, url_key
 from opilio.core.settings import Settings
 from opilio.core.urls import host_of
 from opilio.fetch.addresses import is_private_host
-from opilio.frontier.policy import seed_score
 from opilio.frontier.sqlite.queries import host_wakes_at
 from opilio.seeds.finder import FoundSeeds, SeedRequest, find_seeds
 from opilio.seeds.queries import IsWord, QueryYield, candidate_queries, distinctive_words, exhaustion_reason, next_query
@@ -177,8 +176,13 @@ def build_reseeder(
 
 
 def seed_lead(seed: Seed) -> Lead:
-    """A seed as the frontier holds it: before all links, by its priority (S0-E12)."""
-    return Lead(url=seed.url, key=url_key(seed.url), host=host_of(seed.url), score=seed_score(seed.priority))
+    """A seed as the frontier holds it: before all links, in the order of the priorities 1, 2, 3 (S0-E12).
+
+    >>> [seed_lead(Seed(url="http://a.example/", priority=number)).score for number in (1, 2, 3)]
+    [1.0, 0.75, 0.5]
+    """
+    score = (5 - min(max(seed.priority, 1), 3)) / 4
+    return Lead(url=seed.url, key=url_key(seed.url), host=host_of(seed.url), score=score, tier=Tier.FIRST)
 
 
 MAX_SEED_WAIT_S = 60.0  # a host that rests longer (no robots.txt, Retry-After) is not waited for; a Crawl-delay is

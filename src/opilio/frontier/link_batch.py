@@ -15,8 +15,9 @@ from opilio.frontier.policy import (
     QueuePosition,
     QueueTime,
     finite_or_zero,
+    first_position,
     merge_link,
-    reposition,
+    merged_position,
 )
 from opilio.frontier.sqlite.schema import DROPPED, QUEUED, pack_keys
 
@@ -79,7 +80,7 @@ class LinkBatch:
             return None
         self.inserted += 1
         known.seq = self.inserted
-        known.priority, known.timer, _ = self._policy.order.position(known.score, known.seq, self._moment())
+        known.priority, known.timer, known.tier = first_position(self._policy.order, lead, known.seq, self._moment())
         self.new[lead.key] = known
         self._sources[lead.key] = lead
         return known
@@ -91,15 +92,15 @@ class LinkBatch:
         known.score, known.depth, known.tunnel, known.parent, known.parents, better = after
         if better:
             self._sources[lead.key] = lead
-        if lead.key not in self.new and (better or after.score != before.score or after.depth != before.depth):
+        rises = lead.tier > known.tier
+        if lead.key not in self.new and (better or rises or after.score != before.score or after.depth != before.depth):
             self.promoted[lead.key] = known
-        if after.score == before.score:
-            return False
-        old = known.priority
-        known.priority, known.timer, known.tier = reposition(
-            self._policy.order, known.score, known.seq, self._moment(), known.position
-        )
-        return known.priority > old
+        old = known.position
+        if rises or after.score != before.score:
+            known.priority, known.timer, known.tier = merged_position(
+                self._policy.order, lead, known.score, known.seq, self._moment(), old
+            )
+        return rises or known.priority > old.priority
 
     @property
     def refused(self) -> tuple[int, ...]:
@@ -131,6 +132,7 @@ def _promoted_row(key: int, known: CachedUrl, source: Lead | None) -> tuple[obje
         known.score,
         known.priority,
         known.timer,
+        known.tier,
         known.depth,
         known.tunnel,
         known.parent,
@@ -162,4 +164,5 @@ def _insert_row(lead: Lead, known: CachedUrl, state: int = QUEUED, reason: str |
         reason,
         known.timer,
         lead.agent,
+        known.tier,
     )

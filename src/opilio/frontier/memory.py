@@ -24,7 +24,9 @@ from opilio.frontier.policy import (
     QueuePosition,
     QueueTime,
     finite_or_zero,
+    first_position,
     merge_link,
+    merged_position,
     reposition,
 )
 
@@ -73,9 +75,8 @@ class MemoryFrontier:
         self._tables.count["inserted"] += 1
         self._tables.count["queued"] += 1
         seq = self._tables.count["inserted"]
-        host.urls[lead.key] = url = UrlEntry(
-            lead, seq, self._policy.order.position(lead.score, seq, QueueTime(seq, now))
-        )
+        place = first_position(self._policy.order, lead, seq, QueueTime(seq, now))
+        host.urls[lead.key] = url = UrlEntry(lead, seq, place)
         host.total += 1
         self._tables.enqueue(host, url)
         return True
@@ -88,20 +89,14 @@ class MemoryFrontier:
         url.times_found += 1
         url.parents = after.parents
         better = lead if after.better and (lead.features or lead.agent) else old
-        url.lead = replace(
-            old,
-            score=after.score,
-            depth=after.depth,
-            tunnel=after.tunnel,
-            parent=after.parent,
-            features=better.features,
-            agent=better.agent,
-        )
-        before = url.position.priority
-        if after.score != old.score:
+        merged = replace(old, score=after.score, depth=after.depth, tunnel=after.tunnel, parent=after.parent)
+        url.lead = replace(merged, features=better.features, agent=better.agent)
+        before = url.position
+        if after.score != old.score or lead.tier > before.tier:
             moment = QueueTime(self._tables.count["inserted"], now)
-            self._tables.move(host, url, reposition(self._policy.order, after.score, url.seq, moment, url.position))
-        return url.position.priority > before
+            place = merged_position(self._policy.order, lead, after.score, url.seq, moment, before)
+            self._tables.move(host, url, place)
+        return url.position.tier > before.tier or url.position.priority > before.priority
 
     def _enforce_limits(self) -> int:
         limits = self._policy.limits
@@ -339,12 +334,12 @@ class MemoryFrontier:
         batch = self._policy.order.batch_size
         if not batch:
             return Tier.LINK
-        if any(host.queue and -host.queue[0][0] >= Tier.BATCH for host in self._tables.hosts.values()):
-            return Tier.BATCH
+        if any(host.queue and -host.queue[0][0] >= Tier.FIRST for host in self._tables.hosts.values()):
+            return Tier.FIRST
         if not choose:
             return Tier.LINK
         for url in list(islice(self._tables.iter_best_first(), batch)):
             host = self._tables.hosts[url.lead.host]
-            self._tables.move(host, url, QueuePosition(url.position.priority, tier=Tier.BATCH))
+            self._tables.move(host, url, QueuePosition(url.position.priority, tier=Tier.FIRST))
             self._tables.reschedule(host)
-        return Tier.BATCH
+        return Tier.FIRST

@@ -58,22 +58,27 @@ class Order(Protocol):
     def display_priority(self, priority: float, inserted: int) -> float: ...
 
 
-def seed_score(priority: int, best_link: float = 4.0) -> float:
-    """The score of a seed: above every extracted link, in the order 1, 2, 3 (S0-E12).
-
-    `best_link` is the highest score a link can have: four components of at most 1 (S0-25).
-
-    >>> [seed_score(p) for p in (1, 2, 3)]
-    [7.0, 6.0, 5.0]
-    """
-    return best_link + (4 - min(max(priority, 1), 3))
+def first_position(order: Order, lead: Lead, seq: int, moment: QueueTime) -> QueuePosition:
+    """The position of a new URL. Seeds are sorted by their score alone, whatever the order (S0-E12)."""
+    if lead.tier == Tier.FIRST:
+        return QueuePosition(finite_or_zero(lead.score), tier=Tier.FIRST)
+    return order.position(finite_or_zero(lead.score), seq, moment)
 
 
 def reposition(order: Order, score: float, seq: int, moment: QueueTime, previous: QueuePosition) -> QueuePosition:
     """The position after a new score. The tier stays; in tiers above the order's own the sort key stays too."""
-    if previous.tier > Tier.BATCH:
+    if previous.tier > Tier.FIRST:
         return previous
     return order.position(score, seq, moment, previous)._replace(tier=previous.tier)
+
+
+def merged_position(
+    order: Order, lead: Lead, score: float, seq: int, moment: QueueTime, previous: QueuePosition
+) -> QueuePosition:
+    """The position of a queued URL after another link to it gave it this score; it rises if that is a seed."""
+    if lead.tier > previous.tier:
+        return first_position(order, lead, seq, moment)
+    return reposition(order, score, seq, moment, previous)
 
 
 def finite_or_zero(score: float) -> float:
@@ -118,7 +123,7 @@ class BreadthFirst(BestFirst, frozen=True, kw_only=True):
 class NBest(BestFirst, frozen=True, kw_only=True):
     """Choose the N best, fetch all of them, choose again (S1-11).
 
-    The frontier moves the chosen ones to `Tier.BATCH` and leases no lower tier while one of them is queued.
+    The frontier moves the chosen ones to `Tier.FIRST` and leases no lower tier while one of them is queued.
     """
 
     n: int = 256

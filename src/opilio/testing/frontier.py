@@ -17,9 +17,8 @@ from opilio.frontier.policy import (
     FrontierLimits,
     FrontierPolicy,
     NBest,
-    seed_score,
 )
-from opilio.testing.leases import PLAIN, LeaseChecks, Make, crawl_order, landed, lead, paths, queued
+from opilio.testing.leases import PLAIN, LeaseChecks, Make, crawl_order, landed, lead, paths, queued, seed
 
 
 class FrontierChecks(LeaseChecks):
@@ -109,7 +108,7 @@ class FrontierChecks(LeaseChecks):
         for state in (UrlState.FAILED, UrlState.DONE):
             (lease,) = frontier.lease(0.0, 1, 1, 60.0)
             frontier.complete(lease, landed(lease, state), 0.0)
-        frontier.add([lead("new", seed_score(1)), lead("waits")], 0.0)
+        frontier.add([seed("new"), lead("waits")], 0.0)
         known = [(one.host, one.key) for one in map(lead, ("old", "failed", "waits", "never"))]
         assert frontier.revive(known) == 3
         assert frontier.revive(known) == 3
@@ -133,13 +132,13 @@ class FrontierChecks(LeaseChecks):
         keys = {name: lead(name).key for name in "abc"}
         assert frontier.revive([("a.example", keys["c"])], 1.0) == 1
         assert frontier.revive([("a.example", keys["b"])], 2.0) == 1
-        frontier.add([lead("c", seed_score(1))], 0.0)
+        frontier.add([seed("c")], 0.0)
         assert [entry.lead.tier for entry in frontier.best(3)] == [Tier.REVISIT, Tier.REVISIT, Tier.LINK]
         (lease,) = frontier.lease(0.0, 1, 9, 60.0, min_tier=Tier.REVISIT)
         assert [one.key for one in lease.leads] == [keys["b"], keys["c"]]
 
     def test_a_boosted_url_goes_before_links_and_seeds_and_after_revisits(self, make: Make) -> None:
-        frontier = queued(make(PLAIN), lead("seed", seed_score(1)), lead("low", 0.1), lead("again", 0.2))
+        frontier = queued(make(PLAIN), seed("seed"), lead("low", 0.1), lead("again", 0.2))
         assert frontier.boost([("a.example", lead("low").key), ("a.example", lead("never").key)]) == 1
         frontier.revive([("a.example", lead("again").key)])
         # A score that a ranker learns later does not take the boost back.

@@ -5,12 +5,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from opilio.core.protocols import AddResult, Frontier
-from opilio.core.records import HostLease, Lead, UrlResult, UrlState, url_key
-from opilio.frontier.policy import (
-    FrontierPolicy,
-    MergePolicy,
-    seed_score,
-)
+from opilio.core.records import HostLease, Lead, Tier, UrlResult, UrlState, url_key
+from opilio.frontier.policy import FrontierPolicy, MergePolicy
 
 Make = Callable[[FrontierPolicy], Frontier]
 PLAIN = FrontierPolicy(delay_s=2.0)
@@ -19,6 +15,10 @@ PLAIN = FrontierPolicy(delay_s=2.0)
 def lead(path: str, score: float = 0.5, host: str = "a.example", **more: object) -> Lead:
     url = f"http://{host}/{path}"
     return Lead(url=url, key=url_key(url), host=host, score=score, **more)  # type: ignore[arg-type]
+
+
+def seed(path: str, score: float = 1.0, host: str = "a.example") -> Lead:
+    return lead(path, score, host, tier=Tier.FIRST)
 
 
 def landed(lease: HostLease, state: UrlState = UrlState.DONE, **more: object) -> list[UrlResult]:
@@ -56,8 +56,18 @@ class LeaseChecks:
         assert crawl_order(frontier) == ["a1", "b1", "a2", "b2", "a3"]
 
     def test_seeds_come_before_links_in_order_of_priority_s0_e12(self, make: Make) -> None:
-        frontier = queued(make(PLAIN), lead("link", 4.0), *(lead(f"seed{p}", seed_score(p)) for p in (3, 1, 2)))
-        assert crawl_order(frontier) == ["seed1", "seed2", "seed3", "link"]
+        seeds = [seed("third", 0.5), seed("first", 1.0), seed("second", 0.75)]
+        frontier = queued(make(PLAIN), lead("link", 4.0), *seeds)
+        frontier.rescore([("a.example", lead("link").key, 9.0)])
+        assert crawl_order(frontier) == ["first", "second", "third", "link"]
+
+    def test_a_queued_link_that_becomes_a_seed_comes_first(self, make: Make) -> None:
+        frontier = queued(make(PLAIN), lead("a", 3.0), lead("b", 2.0))
+        assert frontier.add([seed("b")], 0.0) == AddResult(promoted=1)
+        entry = frontier.entry("a.example", lead("b").key)
+        assert entry is not None and entry.lead.tier == Tier.FIRST
+        assert frontier.add([lead("b", 4.0), lead("a", 5.0)], 0.0).new == 0
+        assert crawl_order(frontier) == ["b", "a"]
 
     def test_hosts_come_in_the_order_of_their_best_url(self, make: Make) -> None:
         frontier = queued(make(PLAIN), lead("x", 0.2), lead("y", 0.8, "b.example"), lead("z", 0.5, "c.example"))

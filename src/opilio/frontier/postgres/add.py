@@ -92,7 +92,7 @@ class PostgresAdder:
         self._found[lead.key] = known
         fresh = len(known.parents) < MAX_PARENTS and lead.parent not in known.parents and lead.parent
         better = lead.score > known.score or lead.depth < known.depth or lead.tunnel < known.tunnel
-        if better or (fresh and self._aggregates):
+        if better or lead.tier > known.tier or (fresh and self._aggregates):
             return self._batch.merge(lead, known)
         if fresh:
             known.parents = (*known.parents, lead.parent)

@@ -263,11 +263,11 @@ class PostgresFrontier:
         """The lowest tier that may be leased: an N-best batch is finished before the next is chosen."""
         if not self._order.batch_size:
             return Tier.LINK
-        if not self._queue.has_tier(Tier.BATCH):
+        if not self._queue.has_tier(Tier.FIRST):
             best = list(self._queue.best(self._order.batch_size))
             self._rows.hosts.lock_ids(id_ for id_, _ in best)
-            self._move([(e.lead.score, e.priority, None, Tier.BATCH, id_, e.lead.key) for id_, e in best])
-        return Tier.BATCH
+            self._move([(e.lead.score, e.priority, None, Tier.FIRST, id_, e.lead.key) for id_, e in best])
+        return Tier.FIRST
 
     def _move(self, rows: list[tuple[float, float, float | None, int, int, int]]) -> None:
         """Write new positions (score, priority, timer, tier, host id, key) of locked hosts."""

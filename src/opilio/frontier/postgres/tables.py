@@ -195,19 +195,20 @@ class UrlRows:
         if rows:
             self._db.execute(
                 "INSERT INTO frontier_url (host_id, key, state, seq, priority, score, depth, tunnel, parent, hops,"
-                " retries, found, url, parents, features, reason, timer, agent)"
+                " retries, found, url, parents, features, reason, timer, agent, tier)"
                 " SELECT * FROM unnest(CAST(? AS bigint[]), CAST(? AS bigint[]), CAST(? AS smallint[]),"
                 " CAST(? AS bigint[]), CAST(? AS double precision[]), CAST(? AS double precision[]),"
                 " CAST(? AS integer[]), CAST(? AS integer[]), CAST(? AS bigint[]), CAST(? AS integer[]),"
                 " CAST(? AS integer[]), CAST(? AS integer[]), CAST(? AS text[]), CAST(? AS bytea[]),"
-                " CAST(? AS bytea[]), CAST(? AS text[]), CAST(? AS double precision[]), CAST(? AS integer[]))",
+                " CAST(? AS bytea[]), CAST(? AS text[]), CAST(? AS double precision[]), CAST(? AS integer[]),"
+                " CAST(? AS smallint[]))",
                 _columns(rows),
             )
 
     def promote(self, rows: Sequence[tuple[object, ...]]) -> None:
-        """A better link: score, priority, timer, depth, tunnel, parent, pending, features, agent, host id, key."""
+        """A better link: score, position, depth, tunnel, parent, pending, features, agent, host id, key."""
         self._db.executemany(
-            "UPDATE frontier_url SET score = ?, priority = ?, timer = ?, depth = ?, tunnel = ?, parent = ?,"
+            "UPDATE frontier_url SET score = ?, priority = ?, timer = ?, tier = ?, depth = ?, tunnel = ?, parent = ?,"
             " found = found + ?, parents = coalesce(?, parents), features = coalesce(?, features),"
             " agent = coalesce(?, agent) WHERE host_id = ? AND key = ? AND state < 2",
             rows,

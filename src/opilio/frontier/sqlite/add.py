@@ -107,7 +107,12 @@ class BatchAdder:
             if known is None or (known.host_id in leased and key in leased[known.host_id].keys):
                 continue
             known.pending += 1
-            if lead.score > known.score or lead.depth < known.depth or lead.tunnel < known.tunnel:
+            if (
+                lead.score > known.score
+                or lead.depth < known.depth
+                or lead.tunnel < known.tunnel
+                or lead.tier > known.tier
+            ):
                 raised += self._merge(lead, known, hosts)
             elif len(known.parents) < MAX_PARENTS and lead.parent not in known.parents and lead.parent:
                 if self._aggregates:

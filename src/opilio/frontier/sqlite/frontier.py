@@ -239,7 +239,7 @@ class SqliteFrontier:
         """When `lease` may return something again: 0 for now, None when nothing is queued."""
         tables = self._current_tables()
         now = tables.hosts.sleeping.latest_time
-        if self._order.batch_size and (chosen := tables.hosts.in_tier(Tier.BATCH)):
+        if self._order.batch_size and (chosen := tables.hosts.in_tier(Tier.FIRST)):
             asleep = min((at for id_, at in chosen if not tables.leases.is_leased(id_, now)), default=None)
         elif any(
             not tables.leases.is_leased(x[0], now)
@@ -340,7 +340,7 @@ class SqliteFrontier:
         """The lowest tier that may be leased: an N-best batch is finished before the next is chosen."""
         if not self._order.batch_size:
             return Tier.LINK
-        if not self._tables.hosts.in_tier(Tier.BATCH):
+        if not self._tables.hosts.in_tier(Tier.FIRST):
             best = self._best(self._order.batch_size)
-            self._tables.move([(e.lead.score, e.priority, None, Tier.BATCH, id_, e.lead.key) for id_, e in best])
-        return Tier.BATCH
+            self._tables.move([(e.lead.score, e.priority, None, Tier.FIRST, id_, e.lead.key) for id_, e in best])
+        return Tier.FIRST

@@ -62,7 +62,7 @@ CREATE TABLE IF NOT EXISTS frontier_url (
   not_before REAL,
   timer REAL,                           -- when the order repositions or drops it
   agent INTEGER NOT NULL DEFAULT 0,     -- number of the agent that owns it; 0: none
-  tier INTEGER NOT NULL DEFAULT 0,      -- 0 link, 1 N-best batch, 2 boosted, 3 revisit: higher tiers come first
+  tier INTEGER NOT NULL DEFAULT 0,      -- 0 link, 1 seed or N-best batch, 2 boosted, 3 revisit: higher tiers come first
   PRIMARY KEY (host_id, key)            -- this is the URL-seen test on disk (S0-07, S4-21)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS frontier_url_queue ON frontier_url (host_id, tier DESC, priority DESC, seq)

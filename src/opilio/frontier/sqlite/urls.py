@@ -79,15 +79,15 @@ class UrlTable:
         """Insert new rows."""
         self._db.executemany(
             "INSERT INTO frontier_url (host_id, key, state, seq, priority, score, depth, tunnel, parent, hops,"
-            " retries, found, url, parents, features, reason, timer, agent)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " retries, found, url, parents, features, reason, timer, agent, tier)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             rows,
         )
 
     def promote(self, rows: Iterable[tuple[Any, ...]]) -> None:
-        """A better link: score, priority, timer, depth, tunnel, parent, pending, features, agent, host id, key."""
+        """A better link: score, position, depth, tunnel, parent, pending, features, agent, host id, key."""
         self._db.executemany(
-            "UPDATE frontier_url SET score = ?, priority = ?, timer = ?, depth = ?, tunnel = ?, parent = ?,"
+            "UPDATE frontier_url SET score = ?, priority = ?, timer = ?, tier = ?, depth = ?, tunnel = ?, parent = ?,"
             f" {_PENDING_SQL}, features = coalesce(?, features), agent = coalesce(?, agent)"
             " WHERE host_id = ? AND key = ?",
             rows,

@@ -102,7 +102,7 @@ class Agent:
         if (lifted := self.queue.peek(boosted)) is not None:
             return lifted
         best = self.queue.peek()
-        if best is None or (self.queue.batch_size and best.tier < Tier.BATCH and not self.needs_batch):
+        if best is None or (self.queue.batch_size and best.tier < Tier.FIRST and not self.needs_batch):
             return None
         if not self.patience or best.score >= self.patience * self.queue.best_blocked_score:
             return best
@@ -114,7 +114,7 @@ class Agent:
         if best is None:
             return []
         if self.queue.batch_size and best.host not in set(boosted):
-            min_tier = max(min_tier, Tier.BATCH)
+            min_tier = max(min_tier, Tier.FIRST)
         return self.queue.pop_from_host(best.host, max(1, min(most, self.free_slots)), min_tier)
 
     def mark_requested(self, leads: tuple[Lead, ...]) -> None:

@@ -83,7 +83,7 @@ class SharedFrontier:
         boosted = self._store.boosted
         for idle in self.manager.roster.active_agents if self._store.order.batch_size else ():
             if idle.needs_batch:
-                self._store.set_tier(idle.queue.choose_batch(), Tier.BATCH)
+                self._store.set_tier(idle.queue.choose_batch(), Tier.FIRST)
         room = self._store.order.max_per_lease or max_hosts * per_host
         while len(leases) < max_hosts and room > 0:
             agent = self.manager.next_agent(min_tier, boosted)

@@ -81,7 +81,7 @@ class AgentLinkQueue:
             self._evict()
 
     def _is_better(self, lead: Lead, known: Lead) -> bool:
-        if known.tier == Tier.BATCH and lead.tier == Tier.LINK:
+        if known.tier == Tier.FIRST and lead.tier == Tier.LINK:
             return False
         if lead.tier != known.tier:
             return lead.tier > known.tier
@@ -90,7 +90,7 @@ class AgentLinkQueue:
         return lead.score > known.score and not self._options.keep_first_score
 
     def _position(self, lead: Lead, seq: int, now: float) -> QueuePosition:
-        if lead.tier > Tier.BATCH:
+        if lead.tier > Tier.FIRST:
             return QueuePosition(lead.score, tier=lead.tier)
         place = self._options.order.position(lead.score, seq, QueueTime(self._inserted, now))
         return place._replace(tier=lead.tier)
@@ -99,7 +99,7 @@ class AgentLinkQueue:
         """Move a link to a higher tier."""
         known = self._items.get(key)
         if known is not None and known.lead.tier < tier:
-            priority = known.place.priority if tier == Tier.BATCH else known.lead.score
+            priority = known.place.priority if tier == Tier.FIRST else known.lead.score
             timer = known.place.timer if self._options.order.drops_expired else None
             place = QueuePosition(priority, timer, tier)
             self._insert(QueuedItem(replace(known.lead, tier=tier), known.seq, place))
@@ -152,13 +152,13 @@ class AgentLinkQueue:
     @property
     def has_batch(self) -> bool:
         """Is a link of the last N-best batch left, or one of a higher tier?"""
-        return any(item.place.tier >= Tier.BATCH for item in self._items.values())
+        return any(item.place.tier >= Tier.FIRST for item in self._items.values())
 
     def choose_batch(self) -> list[tuple[str, int]]:
         """N-best: move the N best links to the next batch (S1-11); their (host, key)."""
         best = heapq.nsmallest(self.batch_size, self._items.values(), key=lambda item: item.sort_key)
         for item in best:
-            self.set_tier(item.lead.key, Tier.BATCH)
+            self.set_tier(item.lead.key, Tier.FIRST)
         return [(item.lead.host, item.lead.key) for item in best]
 
     @property
@@ -185,7 +185,7 @@ class AgentLinkQueue:
         """The score of the best link whose host can't be fetched from now; 0 without one."""
         tops = (self._top(host) for host in list(self._blocked_until))
         leads = [self._items[top[3]].lead for top in tops if top is not None]
-        return max((lead.score for lead in leads if lead.tier <= Tier.BATCH), default=0.0)
+        return max((lead.score for lead in leads if lead.tier <= Tier.FIRST), default=0.0)
 
     def pop_from_host(self, host: str, most: int, min_tier: int = Tier.LINK) -> list[QueuedItem]:
         """Take the best links of one host out of the queue, none below a tier."""
