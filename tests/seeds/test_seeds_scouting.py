@@ -120,7 +120,7 @@ def test_queries_end_when_their_precision_falls(tmp_path: Path) -> None:
 
 def test_queries_go_on_while_they_pay(tmp_path: Path) -> None:
     reason, result, asked = run(tmp_path / "c", islands(60), everything(), queries=6)
-    assert reason == "nothing left to fetch; all 6 queries (seeds.queries) were asked"
+    assert reason == "nothing left to fetch; all 6 queries (seeds.queries) were sent"
     assert len(result) == 6
     assert len(asked) == 18
 

@@ -33,7 +33,7 @@ MAX_QUERY_WORDS = 5  # of the keywords, where a topic has no name
 
 
 def build_seed_request(settings: Settings, genres: Sequence[str] = ()) -> SeedRequest:
-    """What engines are asked: the topic as it was named, or its keywords (S4-12); each genre by itself (S3-02)."""
+    """The query for search engines: the topic's name, or its keywords (S4-12); one query per genre (S3-02)."""
     topic, seeds = settings.topic, settings.seeds
     query = topic.name or " ".join(list(topic.keywords)[:MAX_QUERY_WORDS])
     wanted = tuple(dict.fromkeys("" if genre == "web" else genre for genre in (genres or topic.genres)))
@@ -41,17 +41,17 @@ def build_seed_request(settings: Settings, genres: Sequence[str] = ()) -> SeedRe
 
 
 def is_allowed_seed(settings: Settings, seed: Seed) -> bool:
-    """Engines may return private addresses: a user's seed would be an error, this one is dropped."""
+    """Whether a seed found by an engine may be fetched; private addresses are dropped without an error."""
     return settings.fetch.allow_private or not is_private_host(urlsplit(seed.url).hostname or "")
 
 
 NOTHING_LEFT = "nothing left to fetch"
 MAX_FRUITLESS_QUERIES = 3  # queries in a row that bring nothing new
-MAX_SAMPLED_PAGES = 300  # relevant pages whose titles are looked at, and as many others
+MAX_SAMPLED_PAGES = 300  # relevant pages whose titles are read, and the same number of others
 
 
 class Reseeding(Protocol):
-    """Called when the frontier is empty. `more` reports the seeds found; `reason` is why there are no more."""
+    """Called when the frontier is empty. `stop_reason` says why no more seeds were found."""
 
     stop_reason: str
 
@@ -59,7 +59,7 @@ class Reseeding(Protocol):
 
 
 class NoReseeding:
-    """Where no engine is configured: dry is dry."""
+    """For crawls without an engine: the crawl ends when nothing is queued."""
 
     stop_reason = NOTHING_LEFT
 
@@ -68,7 +68,7 @@ class NoReseeding:
 
 
 class ReseedTargets:
-    """What a scout reads and writes. A bundle without methods."""
+    """What a `Reseeder` reads and writes."""
 
     def __init__(
         self, collection: Collection, writer: CollectionWriter, frontier: Frontier, evolving_topic: EvolvingTopic
@@ -80,7 +80,7 @@ class ReseedTargets:
 
 
 class ReseedLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """When to stop, which words may stand in a query, and which seeds are left out."""
+    """When to stop, which words a query may contain, and which seeds are allowed."""
 
     max_queries: int
     min_precision: float
@@ -89,19 +89,19 @@ class ReseedLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reseeder:
-    """Asks `sources` until a query brings something new, no query is left, or it is not worth it any more."""
+    """Queries `sources` until one returns a new seed, no query is left, or the results are too poor."""
 
     def __init__(
-        self, shelves: ReseedTargets, sources: Sequence[SeedSource], wish: SeedRequest, limits: ReseedLimits
+        self, targets: ReseedTargets, sources: Sequence[SeedSource], request: SeedRequest, limits: ReseedLimits
     ) -> None:
-        self._targets = shelves
+        self._targets = targets
         self._sources = sources
-        self._request = wish
+        self._request = request
         self._limits = limits
         self.stop_reason = ""
 
     async def find_more_seeds(self, now: float) -> list[Event]:
-        """Queue new seeds; `reason` is empty where there are some."""
+        """Queue new seeds; `stop_reason` is empty if there are some."""
         events: list[Event] = []
         for _ in range(MAX_FRUITLESS_QUERIES):
             query = self._next_query()
@@ -117,53 +117,53 @@ class Reseeder:
         return events
 
     def _next_query(self) -> str:
-        """What to ask next; empty, with the reason, where nothing should be asked."""
+        """The next query; empty, with `stop_reason` set, if no query should be sent."""
         connection, evolving_topic = self._targets.collection.connection, self._targets.evolving_topic
-        asked = read_seed_queries(connection)
-        further = [one for one in asked if one.while_crawling]
-        if len(further) >= self._limits.max_queries:
-            self.stop_reason = f"{NOTHING_LEFT}; all {self._limits.max_queries} queries (seeds.queries) were asked"
+        sent = read_seed_queries(connection)
+        while_crawling = [one for one in sent if one.while_crawling]
+        if len(while_crawling) >= self._limits.max_queries:
+            self.stop_reason = f"{NOTHING_LEFT}; all {self._limits.max_queries} queries (seeds.queries) were sent"
             return ""
-        worn = exhaustion_reason(
-            [QueryYield(e.query, *count_judged(connection, e.keys)) for e in further], self._limits.min_precision
+        exhausted = exhaustion_reason(
+            [QueryYield(e.query, *count_judged(connection, e.keys)) for e in while_crawling], self._limits.min_precision
         )
-        if worn:
-            self.stop_reason = f"{NOTHING_LEFT}; {worn}"
+        if exhausted:
+            self.stop_reason = f"{NOTHING_LEFT}; {exhausted}"
             return ""
         keywords = [keyword.label for keyword in evolving_topic.table.keywords]
-        telling = distinctive_words(
+        distinctive = distinctive_words(
             self._sample_texts(relevant=True), self._sample_texts(relevant=False), self._limits.is_word
         )
-        query = next_query(candidate_queries(self._request.query, keywords, telling), [one.query for one in asked])
-        self.stop_reason = "" if query else f"{NOTHING_LEFT}; no query is left to ask"
+        query = next_query(candidate_queries(self._request.query, keywords, distinctive), [one.query for one in sent])
+        self.stop_reason = "" if query else f"{NOTHING_LEFT}; no query is left"
         return query
 
     def _sample_texts(self, *, relevant: bool) -> list[str]:
         return sample_texts(self._targets.collection.connection, relevant, MAX_SAMPLED_PAGES)
 
     def _commit_seeds(self, query: str, found: FoundSeeds, now: float) -> SeedsFound:
-        """One commit: the new seeds, where they came from, and that this was asked."""
-        shelves = self._targets
+        """Store the new seeds, their sources and the query in one commit."""
+        targets = self._targets
         seeds = [seed for seed in found.seeds if self._limits.is_allowed_seed(seed)]
-        fresh = [seed for seed in seeds if shelves.frontier.entry(host_of(seed.url), url_key(seed.url)) is None]
+        fresh = [seed for seed in seeds if targets.frontier.entry(host_of(seed.url), url_key(seed.url)) is None]
         problems = tuple(map(str, found.problems))
-        with shelves.collection.unit_of_work():
-            added = shelves.frontier.add([seed_lead(seed) for seed in fresh], now)
+        with targets.collection.unit_of_work():
+            added = targets.frontier.add([seed_lead(seed) for seed in fresh], now)
             event = SeedsFound(
                 at=now, query=query, found=len(seeds), new=added.new, voters=found.voters, problems=problems
             )
-            shelves.writer.write_seeds(fresh)
-            if found.voters or seeds:  # who could not be reached at all was not asked
+            targets.writer.write_seeds(fresh)
+            if found.voters or seeds:  # a query that reached no engine is not recorded, so it can be sent again
                 keys = tuple(url_key(seed.url) for seed in fresh)
-                write_seed_query(shelves.collection.connection, now, SeedQuery(query, keys, while_crawling=True))
-            shelves.writer.write_events([event])
+                write_seed_query(targets.collection.connection, now, SeedQuery(query, keys, while_crawling=True))
+            targets.writer.write_events([event])
         return event
 
 
 def build_reseeder(
-    settings: Settings, shelves: ReseedTargets, sources: Sequence[SeedSource], vocabulary: Vocabulary
+    settings: Settings, targets: ReseedTargets, sources: Sequence[SeedSource], vocabulary: Vocabulary
 ) -> Reseeding:
-    """Who is asked when nothing is left to fetch."""
+    """The reseeder of a crawl."""
     if not sources or not settings.seeds.queries:
         return NoReseeding()
     limits = ReseedLimits(
@@ -172,7 +172,7 @@ def build_reseeder(
         is_word=lambda word: bool(vocabulary[word]) and not word.isdigit(),
         is_allowed_seed=partial(is_allowed_seed, settings),
     )
-    return Reseeder(shelves, sources, build_seed_request(settings), limits)
+    return Reseeder(targets, sources, build_seed_request(settings), limits)
 
 
 def seed_lead(seed: Seed) -> Lead:
@@ -185,11 +185,12 @@ def seed_lead(seed: Seed) -> Lead:
     return Lead(url=seed.url, key=url_key(seed.url), host=host_of(seed.url), score=score, tier=Tier.FIRST)
 
 
-MAX_SEED_WAIT_S = 60.0  # a host that rests longer (no robots.txt, Retry-After) is not waited for; a Crawl-delay is
+# A seed whose host is throttled for longer (no robots.txt, Retry-After) counts as visited; a Crawl-delay is waited for.
+MAX_SEED_WAIT_S = 60.0
 
 
 class SeedProgress:
-    """Seeds of which some may still be open: never tried, in flight, or redirected to a page that is."""
+    """Whether all seeds were visited. A pending seed is queued, in flight, or redirects to such a page."""
 
     def __init__(self, seeds: Iterable[str], frontier: Frontier, collection: Collection, hops: int) -> None:
         self._pending = list(seeds)
@@ -198,7 +199,7 @@ class SeedProgress:
         self._max_redirects = hops
 
     def is_finished(self, now: float) -> bool:
-        """None is open. Asked with every commit, so it looks no further than to the first that is."""
+        """Whether no seed is pending. Called with every commit, so it stops at the first pending one."""
         while self._pending and not self._is_pending(self._pending[-1], now):
             self._pending.pop()
         return not self._pending
@@ -210,7 +211,7 @@ class SeedProgress:
                 return False
             if entry.state is UrlState.LEASED:
                 return True
-            if entry.state is UrlState.QUEUED:  # one that failed once was visited all the same
+            if entry.state is UrlState.QUEUED:  # a seed that failed once was visited
                 wakes_at = host_wakes_at(self._collection.connection, entry.lead.host)
                 return not entry.lead.retries and wakes_at <= now + MAX_SEED_WAIT_S
             url = last_location(self._collection.connection, entry.lead.key)
@@ -220,5 +221,5 @@ class SeedProgress:
 
 
 def seeds_finished_check(settings: Settings, frontier: Frontier, collection: Collection) -> Callable[[float], bool]:
-    """Whether the seeds of these settings are settled, to be asked at a time."""
+    """A function from the time to whether all seeds of these settings were visited."""
     return SeedProgress(settings.seeds.urls, frontier, collection, settings.fetch.hops).is_finished

@@ -1,8 +1,7 @@
-"""What looking again at pages has shown, as it is kept: the tables `revisit`, `tip` and `empty_text`. Decides nothing.
+"""The tables about revisits: `revisit` and `move` (pages), `tip` (new links), `empty_text` (texts of soft 404s) and
+`notice` (sitemaps and feeds).
 
-Executes statements on the connection it is given; transactions belong to the collection.
-
-The table `notice`: sitemaps and feeds, and when each was last asked for. Decides nothing.
+Executes statements on the given connection; transactions belong to the collection.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,7 +34,7 @@ class RevisitRecord(msgspec.Struct, kw_only=True):
 
 
 class StoredPageInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a visit of a page that is stored is compared with. `page` is False for one that has left."""
+    """A stored page, to compare a visit with; `is_current` is False for one that is gone."""
 
     key: int
     is_current: bool = True
@@ -84,13 +83,13 @@ def count_revisits(db: Database) -> int:
 
 
 class RevisitStore:
-    """Reads and writes them."""
+    """Reads and writes the rows of revisited pages."""
 
     def __init__(self, connection: Database) -> None:
         self._db = connection
 
     def stored_pages(self, keys: Sequence[int]) -> dict[int, StoredPageInfo]:
-        """Those of the keys that are pages, or were and are being looked for again."""
+        """Those of the keys that are pages, or were and are queued again."""
         marks = ", ".join("?" * len(keys))
         rows = self._db.execute(f"SELECT {_STORED_PAGE_COLUMNS} FROM page WHERE key IN ({marks})", keys)
         found = {row[0]: _stored_page_from_row(row) for row in rows}
@@ -98,11 +97,11 @@ class RevisitStore:
         return {**{key: StoredPageInfo(key=key, is_current=False) for (key,) in left}, **found}
 
     def record(self, key: int) -> RevisitRecord:
-        """What is known of a page so far."""
+        """The row of a page, or an empty one."""
         return revisit_record(self._db, key) or RevisitRecord(key=key)
 
-    def save(self, looks: Iterable[RevisitRecord]) -> None:
-        self._db.executemany(_SAVE_SQL, [msgspec.structs.astuple(one) for one in looks])
+    def save(self, records: Iterable[RevisitRecord]) -> None:
+        self._db.executemany(_SAVE_SQL, [msgspec.structs.astuple(one) for one in records])
 
     def all_pages(self) -> Iterator[tuple[PageFacts, RevisitRecord | None]]:
         """Every page with what its revisits have shown."""
@@ -126,12 +125,12 @@ class RevisitStore:
         return ((PageFacts(*row[:_FACTS]), _record_from_row(row[_FACTS:])) for row in rows)
 
     def url_of(self, key: int) -> str:
-        """The address of a page, one that has left too."""
+        """The URL of a page, also of one that is gone."""
         sql = "SELECT url FROM page WHERE key = :key UNION ALL SELECT url FROM version WHERE key = :key LIMIT 1"
         return str(self._db.execute(sql, {"key": key}).fetchone()[0])
 
     def queued_keys(self) -> list[int]:
-        """Pages that wait in the frontier to be looked at again."""
+        """Pages that are queued for a revisit."""
         return [key for (key,) in self._db.execute("SELECT key FROM revisit WHERE queued <> 0")]
 
     def duplicates_of(self, key: int) -> list[tuple[int, str]]:
@@ -139,15 +138,15 @@ class RevisitStore:
         return self._db.execute("SELECT key, host FROM page WHERE duplicate_of = ?", (key,)).fetchall()
 
     def record_move(self, key: int, target: int, at: float) -> None:
-        """A page redirects for good."""
+        """Record a permanent redirect."""
         self._db.execute(upsert_sql("move", ("key", "target", "at"), ("key",)), (key, target, at))
 
     def mark_present(self, keys: Sequence[int]) -> None:
-        """There are pages at these addresses (again)."""
+        """Delete the recorded moves of pages that are at their address again."""
         self._db.execute(f"DELETE FROM move WHERE key IN ({', '.join('?' * len(keys))})", keys)
 
     def record_new_links(self, page: int, keys: Iterable[int]) -> None:
-        """Links that were new on a page when it was looked at again."""
+        """Store the links that were new on a page at a revisit."""
         self._db.executemany("INSERT INTO tip VALUES (?, ?) ON CONFLICT DO NOTHING", [(key, page) for key in keys])
 
     def take_link_sources(self, keys: Sequence[int]) -> dict[int, int]:
@@ -181,11 +180,11 @@ _ADD_EMPTY_TEXT = "INSERT INTO empty_text VALUES (?, ?, ?) ON CONFLICT DO NOTHIN
 
 
 class Soft404Texts:
-    """What hosts show where they have nothing (soft 404)."""
+    """The texts that hosts show for missing pages (soft 404)."""
 
     def __init__(self, connection: Database) -> None:
         self._db = connection
-        self._has_any: bool | None = None  # most crawls have none: then no page needs a statement
+        self._has_any: bool | None = None  # False in most crawls: then no page needs a statement
 
     def __contains__(self, place: tuple[str, int]) -> bool:
         if self._has_any is None:
@@ -195,13 +194,13 @@ class Soft404Texts:
         return self._has_any and place[1] != 0 and self._db.execute(sql, place).fetchone() is not None
 
     def add(self, host: str, fingerprint: int, at: float) -> None:
-        """Remember such a text; one too short for a fingerprint is skipped."""
+        """Store such a text, unless it is too short for a fingerprint."""
         if fingerprint:
             self._has_any = True
             self._db.execute(_ADD_EMPTY_TEXT, (host, fingerprint, at))
 
     def was_probed(self, host: str) -> bool:
-        """Was this host asked for a page that can't be there?"""
+        """Whether the probe was sent to this host."""
         row = self._db.execute("SELECT 1 FROM empty_text WHERE host = ? AND fingerprint = 0", (host,)).fetchone()
         return row is not None
 
@@ -210,7 +209,7 @@ class Soft404Texts:
 
 
 class SitemapStore:
-    """Reads and writes it; transactions belong to the collection."""
+    """Reads and writes sitemaps and feeds."""
 
     def __init__(self, connection: Database) -> None:
         self._db = connection
@@ -224,7 +223,7 @@ class SitemapStore:
         )
 
     def due(self, before: float) -> list[tuple[str, int, str]]:
-        """(url, key, host) of those that were last asked for before that time."""
+        """(url, key, host) of those that were last requested before that time."""
         return self._db.execute("SELECT url, key, host FROM notice WHERE asked_at <= ? LIMIT 100", (before,)).fetchall()
 
     def mark_requested(self, key: int, now: float) -> None:

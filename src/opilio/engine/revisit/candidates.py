@@ -1,4 +1,4 @@
-"""Every stored page that may be looked at again, in memory, and who is next. The numbers are also in the collection.
+"""All stored pages that can be revisited, in memory, and which is next. The numbers are also in the collection.
 
 About 200 bytes a page: a million pages take 200 MB, and only while revisits are on. No I/O, no clock.
 """
@@ -15,25 +15,26 @@ from opilio.engine.revisit.change_rate import RATE_COUNT, GroupRatePriors, rate_
 from opilio.engine.revisit.policies import POLICIES, RevisitCandidates
 from opilio.store.revisits import PageFacts, RevisitRecord
 
-MAX_MISSING_CHECKS = 5  # a page that has left is looked for now and then, so often in all
-GONE_WEIGHT = 0.05  # what a page that has left is worth beside one that is there
+MAX_MISSING_CHECKS = 5  # a page that is gone is requested this number of times in all
+GONE_WEIGHT = 0.05  # the weight of a page that is gone; one that is present has 1
 DUPLICATE_WEIGHT = 0.1
-IRRELEVANT_WEIGHT = 0.25  # an irrelevant page, beside a relevant one of the same score
+IRRELEVANT_WEIGHT = 0.25  # of an irrelevant page; a relevant one of the same score has 1
 MIN_RELEVANCE = 0.02
-MAX_UNCHANGED_S = 2 * 365 * 86_400.0  # older marks of the last change say no more than this
+MAX_UNCHANGED_S = 2 * 365 * 86_400.0  # an older Last-Modified counts as this
 _DATED_PATH = re.compile(r"/(?:19|20)\d\d[/-]")
 _ROW_DTYPE = np.dtype(
     [
         ("key", np.int64), ("checked", np.float64), ("tried", np.float64), ("relevance", np.float32),
-        ("strikes", np.int16), ("struck", np.float64), ("hinted", np.float64), ("busy", np.bool_), ("left", np.bool_),
-        ("changes", np.int32), ("brought", np.int32), ("host", np.int32), ("groups", np.int32, (3,)),
-        ("looked", np.bool_), ("relevant", np.bool_), ("rates", np.float32, (RATE_COUNT,)),
+        ("strikes", np.int16), ("missing_since", np.float64), ("hinted", np.float64), ("queued", np.bool_),
+        ("gone", np.bool_), ("changes", np.int32), ("brought", np.int32), ("host", np.int32),
+        ("groups", np.int32, (3,)), ("was_checked", np.bool_), ("relevant", np.bool_),
+        ("rates", np.float32, (RATE_COUNT,)),
     ]
 )  # fmt: skip
 
 
 class RevisitTable:
-    """The pages. Invariant: a page has one row, and `busy` says that it waits in the frontier."""
+    """The pages. Invariant: a page has one row; `queued` says that it is queued in the frontier."""
 
     def __init__(self) -> None:
         self.rate_priors = GroupRatePriors()
@@ -51,10 +52,10 @@ class RevisitTable:
 
     @property
     def queued_count(self) -> int:
-        """How many wait in the frontier."""
-        return int(self._used["busy"].sum())
+        """The number of pages queued in the frontier."""
+        return int(self._used["queued"].sum())
 
-    def put(self, facts: PageFacts, looks: RevisitRecord | None, left: bool = False) -> None:
+    def put(self, facts: PageFacts, record: RevisitRecord | None, gone: bool = False) -> None:
         """Add a page or replace its row."""
         key, url, host, genre, score, relevant, original, fetched_at, last_modified = facts
         row = self._row_by_key.setdefault(key, len(self._row_by_key))
@@ -63,24 +64,24 @@ class RevisitTable:
         one = self._rows[row]
         one["key"], one["host"] = key, self._host_id(host)
         one["groups"] = [self.rate_priors.group_id(group) for group in rate_groups(url, host, genre)]
-        one["checked"], one["tried"], one["left"] = fetched_at, fetched_at, left
+        one["checked"], one["tried"], one["gone"] = fetched_at, fetched_at, gone
         relevance = max(MIN_RELEVANCE, score if relevant else IRRELEVANT_WEIGHT * score)
         one["relevant"] = bool(relevant)
         one["relevance"] = relevance * (DUPLICATE_WEIGHT if original else 1.0)
-        if looks is None:
+        if record is None:
             one["rates"] = _last_modified_evidence(last_modified, fetched_at)
         else:
-            self._load_record(row, looks, fetched_at)
+            self._load_record(row, record, fetched_at)
 
-    def _load_record(self, row: int, looks: RevisitRecord, fetched_at: float) -> None:
+    def _load_record(self, row: int, record: RevisitRecord, fetched_at: float) -> None:
         one = self._rows[row]
-        one["checked"] = max(looks.checked_at, fetched_at)
-        one["tried"] = max(looks.tried_at, fetched_at)
-        one["strikes"], one["struck"], one["hinted"] = looks.strikes, looks.struck_at, looks.hinted_at
-        one["busy"], one["changes"], one["brought"] = bool(looks.queued), looks.changes, looks.brought
-        one["rates"] = np.frombuffer(looks.rates, dtype=np.float32) if looks.rates else 0.0
-        if looks.checks and not one["looked"]:
-            one["looked"] = True
+        one["checked"] = max(record.checked_at, fetched_at)
+        one["tried"] = max(record.tried_at, fetched_at)
+        one["strikes"], one["missing_since"], one["hinted"] = record.strikes, record.struck_at, record.hinted_at
+        one["queued"], one["changes"], one["brought"] = bool(record.queued), record.changes, record.brought
+        one["rates"] = np.frombuffer(record.rates, dtype=np.float32) if record.rates else 0.0
+        if record.checks and not one["was_checked"]:
+            one["was_checked"] = True
             self.rate_priors.learn(one["groups"].tolist(), None, self._rate_posterior(row))
 
     def _rate_posterior(self, row: int) -> NDArray[np.float64]:
@@ -94,36 +95,36 @@ class RevisitTable:
         return number
 
     def drop(self, key: int) -> None:
-        """No longer a page to look at (moved)."""
+        """Stop revisiting a page (it moved)."""
         row = self._row_by_key.get(key)
         if row is not None:
             self._rows[row]["relevance"], self._rows[row]["strikes"] = 0.0, MAX_MISSING_CHECKS
-            self._rows[row]["busy"] = False
+            self._rows[row]["queued"] = False
 
-    def update(self, looks: RevisitRecord, left: bool = False) -> None:
-        """A page was looked at, or something else came to be known of it."""
-        row = self._row_by_key.get(looks.key)
+    def update(self, record: RevisitRecord, gone: bool = False) -> None:
+        """Update a page after a visit, or after a sitemap named it."""
+        row = self._row_by_key.get(record.key)
         if row is None:
             return
         one = self._rows[row]
-        before = self._rate_posterior(row) if one["looked"] else None
-        one["left"] = left
-        one["checked"], one["tried"] = max(looks.checked_at, one["checked"]), max(looks.tried_at, one["tried"])
-        one["strikes"], one["struck"], one["hinted"] = looks.strikes, looks.struck_at, looks.hinted_at
-        one["busy"], one["changes"], one["brought"] = bool(looks.queued), looks.changes, looks.brought
-        if looks.rates:
-            one["rates"] = np.frombuffer(looks.rates, dtype=np.float32)
-        if looks.checks:
-            one["looked"] = True
+        before = self._rate_posterior(row) if one["was_checked"] else None
+        one["gone"] = gone
+        one["checked"], one["tried"] = max(record.checked_at, one["checked"]), max(record.tried_at, one["tried"])
+        one["strikes"], one["missing_since"], one["hinted"] = record.strikes, record.struck_at, record.hinted_at
+        one["queued"], one["changes"], one["brought"] = bool(record.queued), record.changes, record.brought
+        if record.rates:
+            one["rates"] = np.frombuffer(record.rates, dtype=np.float32)
+        if record.checks:
+            one["was_checked"] = True
             self.rate_priors.learn(one["groups"].tolist(), before, self._rate_posterior(row))
 
     def clamp_times(self, now: float) -> None:
-        """A clock was set back: nothing was looked at later than now, or pages would wait for that day."""
-        for when in ("checked", "tried", "struck"):
+        """After a clock was set back: no visit is later than now, or pages would not be due until that time."""
+        for when in ("checked", "tried", "missing_since"):
             self._used[when] = np.minimum(self._used[when], now)
 
     def rate_evidence(self, key: int) -> NDArray[np.float32]:
-        """What is known of the rate of a page."""
+        """The log-likelihood of each change rate of a page."""
         row = self._row_by_key.get(key)
         return np.zeros(RATE_COUNT, dtype=np.float32) if row is None else self._rows[row]["rates"].copy()
 
@@ -135,49 +136,51 @@ class RevisitTable:
         return float(self._rows[self._row_by_key[key]]["checked"])
 
     def pages_to_confirm(self, now: float, after_s: float) -> Iterator[tuple[int, str]]:
-        """(key, host) of pages that were not there a while ago, to be looked for once more (S1-06)."""
+        """(key, host) of pages that were missing once and are due for the check that confirms it (S1-06)."""
         used = self._used
-        due = (used["strikes"] == 1) & ~used["busy"] & (used["struck"] + after_s <= now) & (used["tried"] < now)
+        due = (
+            (used["strikes"] == 1) & ~used["queued"] & (used["missing_since"] + after_s <= now) & (used["tried"] < now)
+        )
         return self._keys_and_hosts(np.flatnonzero(due))
 
-    def top_candidates(self, wanted: RevisitSettings, now: float, count: int) -> list[tuple[int, str]]:
-        """(key, host) of the pages that the policy would look at first."""
-        used, interval_s = self._used, wanted.interval_s
-        gap_s = np.where(used["left"], 4 * interval_s, wanted.least_s)
-        free = (now - used["tried"] >= gap_s) & ~used["busy"] & (used["strikes"] < MAX_MISSING_CHECKS)
+    def top_candidates(self, settings: RevisitSettings, now: float, count: int) -> list[tuple[int, str]]:
+        """(key, host) of the pages that the policy ranks first."""
+        used, interval_s = self._used, settings.interval_s
+        gap_s = np.where(used["gone"], 4 * interval_s, settings.least_s)
+        free = (now - used["tried"] >= gap_s) & ~used["queued"] & (used["strikes"] < MAX_MISSING_CHECKS)
         free &= (used["strikes"] != 1) & (used["relevance"] > 0)
-        if wanted.relevant_only:
+        if settings.relevant_only:
             free &= used["relevant"]
         numbers = np.flatnonzero(free)
         if not len(numbers) or count <= 0:
             return []
-        score = POLICIES[wanted.policy](self._build_candidates(numbers, now, interval_s))
+        score = POLICIES[settings.policy](self._build_candidates(numbers, now, interval_s))
         first = np.argsort(-score, kind="stable")[:count]
         return list(self._keys_and_hosts(numbers[first]))
 
     def _build_candidates(self, numbers: NDArray[np.int64], now: float, interval_s: float) -> RevisitCandidates:
         rows = self._used[numbers]
         gain = rows["brought"] / (rows["changes"] + 1.0)
-        worth = rows["relevance"].astype(np.float64) * (1.0 + gain) * np.where(rows["left"], GONE_WEIGHT, 1.0)
+        value = rows["relevance"].astype(np.float64) * (1.0 + gain) * np.where(rows["gone"], GONE_WEIGHT, 1.0)
         return RevisitCandidates(
             waited_s=np.maximum(now - rows["checked"], 0.0),
             rate_probabilities=rate_posterior(rows["rates"].astype(np.float64), self.rate_priors.prior(rows["groups"])),
-            value=worth,
+            value=value,
             hinted=rows["hinted"] > rows["checked"],
             interval_s=interval_s,
         )
 
     def due_visits(self, now: float, interval_s: float) -> float:
-        """How many looks would have been spent since the pages were last seen, at most one a page."""
+        """The number of revisits due since the pages were last checked, at most one per page."""
         waited = np.maximum(now - self._used["checked"], 0.0)
         return float(np.minimum(waited / interval_s, 1.0).sum())
 
-    def next_due_times(self, least_s: float, second_look_s: float) -> tuple[float, float]:
-        """When the next page may be looked at again, and when one that was not there must; infinite: none."""
-        used = self._used[~self._used["busy"]]
-        there = used["tried"][(used["strikes"] == 0) & ~used["left"] & (used["relevance"] > 0)]
-        struck = used["struck"][used["strikes"] == 1]
-        return float(there.min(initial=np.inf)) + least_s, float(struck.min(initial=np.inf)) + second_look_s
+    def next_due_times(self, least_s: float, confirm_after_s: float) -> tuple[float, float]:
+        """When the next page may be revisited, and when a missing one must be checked; infinite: no such page."""
+        used = self._used[~self._used["queued"]]
+        present = used["tried"][(used["strikes"] == 0) & ~used["gone"] & (used["relevance"] > 0)]
+        missing = used["missing_since"][used["strikes"] == 1]
+        return float(present.min(initial=np.inf)) + least_s, float(missing.min(initial=np.inf)) + confirm_after_s
 
     def _keys_and_hosts(self, numbers: NDArray[np.int64]) -> Iterator[tuple[int, str]]:
         rows = self._used[numbers]
@@ -187,7 +190,7 @@ class RevisitTable:
 
 
 def rate_groups(url: str, host: str, genre: str) -> tuple[tuple[str, str], ...]:
-    """The groups whose pages a page is like: its kind, its host, its directory.
+    """The groups of a page, whose change rates serve as its prior: its kind, its host, its directory.
 
     >>> rate_groups("http://a.example/news/2024/x.html", "a.example", "")
     (('kind', 'dated'), ('host', 'a.example'), ('directory', 'http://a.example/news/2024'))
@@ -203,7 +206,7 @@ def rate_groups(url: str, host: str, genre: str) -> tuple[tuple[str, str], ...]:
 
 
 def _last_modified_evidence(last_modified: str, fetched_at: float) -> NDArray[np.float64]:
-    """A page that says when it last changed has stood unchanged since: one look for free."""
+    """The evidence of Last-Modified: the page has not changed since, as if it had been checked."""
     changed_at = parse_http_date(last_modified) or 0.0
     waited_s = fetched_at - changed_at
     if not changed_at or waited_s <= 0:

@@ -1,7 +1,7 @@
-"""What a visit means for a page that is stored already. Pure.
+"""How a revisited page has changed. Pure.
 
-A change is judged on the fingerprint of the text: words without case, figures and punctuation, so that clocks and
-counters do not count; the caller removes other noise (`parse.stable`).
+The fingerprints of the texts are compared: words without case, digits and punctuation, so that clocks and counters
+do not count. The caller removes other noise (`parse.page_state`).
 """
 
 from urllib.parse import urlsplit
@@ -12,14 +12,14 @@ from opilio.store.revisits import RevisitRecord, StoredPageInfo
 MISSING_STATUSES = frozenset({404, 410})
 PERMANENT_REDIRECTS = frozenset({301, 308})  # RFC 9110, 15.4.2 and 15.4.9
 REDIRECT_LOOP = "redirect-loop"
-WRONG_CONTENT_TYPE = "content-type"  # declared, and not even fetched; or found when it was read
-NOT_A_PAGE_KINDS = frozenset({SOFT_404, WRONG_CONTENT_TYPE, "parse", "html", "url"})  # an answer, but no page any more
+WRONG_CONTENT_TYPE = "content-type"  # declared in the header, or found when the body was read
+NOT_A_PAGE_KINDS = frozenset({SOFT_404, WRONG_CONTENT_TYPE, "parse", "html", "url"})  # a response, but not a page
 
 
 def classify_change(
-    known: StoredPageInfo, looks: RevisitRecord, outcome: Outcome, now: float, second_look_s: float
+    known: StoredPageInfo, record: RevisitRecord, outcome: Outcome, now: float, confirm_after_s: float
 ) -> PageChange:
-    """What became of the page. Two strikes, far enough apart, and it is gone (S1-06)."""
+    """The change of a page. It is gone when it was missing twice, `confirm_after_s` apart (S1-06)."""
     fetched, analysis = outcome.fetched, outcome.analysis
     missing = _is_missing_failure(fetched)
     if fetched.failure is not None and not missing:
@@ -32,7 +32,7 @@ def classify_change(
     if missing:
         return (
             PageChange.GONE
-            if looks.strikes >= 1 and now - looks.struck_at >= second_look_s
+            if record.strikes >= 1 and now - record.struck_at >= confirm_after_s
             else PageChange.MISSING_ONCE
         )
     if fetched.status == 304:
@@ -43,18 +43,18 @@ def classify_change(
 
 
 def _is_missing_failure(fetched: FetchResult) -> bool:
-    """Does a failure show that there is no page: another content type, or a permanent redirect to itself?"""
+    """Whether a failure means that the page is missing: another content type, or a permanent redirect to itself."""
     kind = fetched.failure.kind if fetched.failure is not None else ""
     return kind == WRONG_CONTENT_TYPE or (kind == REDIRECT_LOOP and fetched.status in PERMANENT_REDIRECTS)
 
 
 def _is_dead_redirect(known: StoredPageInfo, target: str) -> bool:
-    """Does a redirect lead to no other page? To itself it does where a server wants a cookie, for one."""
+    """Whether a redirect leads to no other page: to the home page, or to itself as servers that want a cookie do."""
     return is_home_page(target) or url_key(target) == known.key
 
 
 def is_home_page(url: str) -> bool:
-    """Is this the front page of a site? Sites that lose a page like to redirect there: it has not moved.
+    """Whether this is the home page of a site. Sites redirect removed pages to it, so such a page has not moved.
 
     >>> is_home_page("https://a.example/"), is_home_page("https://a.example/new.html"), is_home_page("https://a.example/?p=2")
     (True, False, False)
@@ -67,20 +67,20 @@ def _is_same_text(known: StoredPageInfo, outcome: Outcome) -> bool:
     analysis = outcome.analysis
     assert analysis is not None
     if known.duplicate_of and not outcome.duplicate_of:
-        return False  # what it repeated is no longer there: it stands for itself now
+        return False  # the page it duplicated is gone
     if known.fingerprint or analysis.fingerprint:
         return known.fingerprint == analysis.fingerprint
     return (known.words, known.title) == (analysis.words, analysis.title)  # too little text for a fingerprint
 
 
-def revisited_url_result(landing: UrlResult, fate: PageChange) -> UrlResult:
-    """A page that is stored stays a URL that is done, whatever came this time; one that is gone has failed."""
-    if landing.state is UrlState.QUEUED:
-        return landing
-    if fate is PageChange.GONE:
-        return _with_state(landing, UrlState.FAILED, f"gone: {landing.reason}")
-    return _with_state(landing, UrlState.DONE, landing.reason)
+def revisited_url_result(result: UrlResult, change: PageChange) -> UrlResult:
+    """The state of a stored page's URL after a visit: done, or failed if the page is gone."""
+    if result.state is UrlState.QUEUED:
+        return result
+    if change is PageChange.GONE:
+        return _with_state(result, UrlState.FAILED, f"gone: {result.reason}")
+    return _with_state(result, UrlState.DONE, result.reason)
 
 
-def _with_state(landing: UrlResult, state: UrlState, reason: str) -> UrlResult:
-    return UrlResult(key=landing.key, host=landing.host, state=state, reason=reason)
+def _with_state(result: UrlResult, state: UrlState, reason: str) -> UrlResult:
+    return UrlResult(key=result.key, host=result.host, state=state, reason=reason)

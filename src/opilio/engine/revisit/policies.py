@@ -1,13 +1,13 @@
-"""Which known page to look at again: policies as one number a page, the highest first. Pure: arrays in, arrays out.
+"""Revisit policies: each gives every page a number, the highest is revisited first. Pure: arrays in, arrays out.
 
-All of them get the same budget, as many looks a day as there is to spend; they differ in who gets them.
+All policies have the same budget of revisits per day; they differ in how they distribute it.
 
-fixed         every page in turn: who was not looked at longest
+fixed         every page in turn: the one that was not checked for the longest time
 proportional  in proportion to how often a page changes (S1-02's plain reading)
-adaptive      by what a look is worth: relevance × the time that the copy would be true for longer × what new links of
-              the page brought. A page that changes faster than anybody can follow is worth less than one that a look
-              keeps true for a week (Cho and Garcia-Molina 2000; the form per page is Azar, Horvitz and others 2018).
-              A small part counts the age of what is shown, so that no page is given up altogether.
+adaptive      by the value of a revisit: relevance × the time that the copy stays fresh × what new links of the page
+              brought. A page that changes faster than the budget can follow has less value than one that stays fresh
+              for a week after a revisit (Cho and Garcia-Molina 2000; per page: Azar, Horvitz and others 2018). A small
+              part counts the age of the copy, so that every page is revisited at some time.
 """
 
 from collections.abc import Callable
@@ -19,18 +19,18 @@ from numpy.typing import NDArray
 from opilio.engine.revisit.change_rate import RATES, change_probability, mean_rate
 
 Array = NDArray[np.float64]
-AGE_WEIGHT = 0.1  # of the age that a look takes away, beside the time it keeps a copy true
-MIN_CHANGE_CHANCE = 0.05  # a chance below it is no reason to multiply by more, where a sitemap says that a page changed
+AGE_WEIGHT = 0.1  # of the age that a revisit removes; the time the copy stays fresh has 1
+MIN_CHANGE_CHANCE = 0.05  # lower limit of the divisor for pages that a sitemap lists as changed
 
 
 class RevisitCandidates(msgspec.Struct, frozen=True, kw_only=True):
-    """Pages that may be looked at again, a row each."""
+    """Pages that can be revisited, one row each."""
 
-    waited_s: Array  # since it was last seen
+    waited_s: Array  # since the last check
     rate_probabilities: Array  # of each rate of the grid
     value: Array  # relevance × (1 + what its new links brought)
     hinted: NDArray[np.bool_]  # a sitemap or feed says that it has changed
-    interval_s: float  # between two looks at a page, on average over all
+    interval_s: float  # between two visits of a page, on average over all
 
 
 def score_fixed(pages: RevisitCandidates) -> Array:
@@ -39,12 +39,12 @@ def score_fixed(pages: RevisitCandidates) -> Array:
 
 
 def score_proportional(pages: RevisitCandidates) -> Array:
-    """By the number of changes to be expected since the last look."""
+    """By the expected number of changes since the last check."""
     return mean_rate(pages.rate_probabilities) * pages.waited_s
 
 
 def score_adaptive(pages: RevisitCandidates) -> Array:
-    """By the value of a look."""
+    """By the expected value of a revisit."""
     gained = np.empty(len(pages.value))
     for start in range(0, len(gained), 4096):  # in portions: the table of page × rate stays in the cache
         part = slice(start, start + 4096)
@@ -58,13 +58,13 @@ def score_adaptive(pages: RevisitCandidates) -> Array:
     return np.asarray(value)
 
 
-def _expected_gain_s(waited_s: Array, chances: Array, interval_s: float) -> Array:
-    """Seconds of truth that a look brings now, with a part of the age it takes away; expected over the rates."""
+def _expected_gain_s(waited_s: Array, probabilities: Array, interval_s: float) -> Array:
+    """Expected seconds that the copy stays fresh after a revisit now, with a part of the age that it removes."""
     expected = np.outer(waited_s, RATES)
     unchanged = np.exp(-expected)
     fresh = (1.0 - unchanged - expected * unchanged) / RATES
     age = (expected**2 / 2 + expected * unchanged - (1.0 - unchanged)) / RATES**2
-    return np.asarray((chances * (fresh + AGE_WEIGHT * np.maximum(age, 0.0) / interval_s)).sum(axis=-1))
+    return np.asarray((probabilities * (fresh + AGE_WEIGHT * np.maximum(age, 0.0) / interval_s)).sum(axis=-1))
 
 
 RevisitPolicy = Callable[[RevisitCandidates], Array]

@@ -18,44 +18,43 @@ from opilio.store.collection import Collection
 from opilio.store.pages import page_validators
 from opilio.store.revisits import RevisitStore, SitemapStore
 
-BUDGET_META_KEY = "revisit_budget"  # in `meta`: looks to spend, and when that was reckoned
-MIN_PLAN_BATCH = (
-    32  # looks that are planned at once, at least; more where there are many pages, for each plan reads them all
-)
+BUDGET_META_KEY = "revisit_budget"  # in `meta`: revisits to spend, and when that was computed
+# Revisits planned at once, at least; more where there are many pages, because each plan reads them all.
+MIN_PLAN_BATCH = 32
 PROBE_URGENCY = 3.0  # a host's probe goes before its revisits
 ALL_REVISITED_REASON = "all due pages revisited"
 
 
 class RevisitScheduler:
-    """Plans looks. `feed` runs inside a unit of work."""
+    """Plans revisits. `enqueue_due` runs inside a unit of work."""
 
     def __init__(
-        self, collection: Collection, frontier: Frontier, again: RevisitOutcomes, settings: RevisitSettings
+        self, collection: Collection, frontier: Frontier, outcomes: RevisitOutcomes, settings: RevisitSettings
     ) -> None:
         self._collection = collection
         self._frontier = frontier
-        self._outcomes = again
+        self._outcomes = outcomes
         self._settings = settings
         self._table = RevisitTable()
-        self._initial_pages = 0  # pages; a run that began with none is a crawl like any other
-        self._budget, self._budget_at = -1.0, 0.0  # the budget
-        self._fetch_counts = [0, 0]  # by this run: all, and of them looks
+        self._initial_pages = 0  # pages stored at the start; a run that began with 0 is an ordinary crawl
+        self._budget, self._budget_at = -1.0, 0.0
+        self._fetch_counts = [0, 0]  # by this run: all, and the revisits among them
         self._nothing_due_at = -inf  # last time that there was nothing to plan
         self.sitemaps: SitemapScheduler | None = None
 
     def load(self, now: float) -> None:
-        """Take up every page, and the budget as it was left."""
-        book = self._outcomes.store
-        for facts, looks in book.all_pages():
-            self._table.put(facts, looks)
-        for facts, looks in book.gone_pages(MAX_MISSING_CHECKS):
-            self._table.put(facts, looks, left=True)
+        """Load every page, and the stored budget."""
+        store = self._outcomes.store
+        for facts, record in store.all_pages():
+            self._table.put(facts, record)
+        for facts, record in store.gone_pages(MAX_MISSING_CHECKS):
+            self._table.put(facts, record, gone=True)
         self._table.clamp_times(now)
         self._initial_pages = len(self._table)
         self._outcomes.table = self._table
         if self._settings.announcements:
-            notices = SitemapStore(self._collection.connection)
-            self.sitemaps = SitemapScheduler(notices, book, self._frontier, self._table)
+            sitemap_store = SitemapStore(self._collection.connection)
+            self.sitemaps = SitemapScheduler(sitemap_store, store, self._frontier, self._table)
             with self._collection.unit_of_work():
                 self.sitemaps.load_from_robots(self._collection.connection)
         stored = self._collection.meta(BUDGET_META_KEY)
@@ -64,24 +63,24 @@ class RevisitScheduler:
         else:
             self._budget, self._budget_at = self._table.due_visits(now, self._settings.interval_s), now
 
-    def record_fetches(self, fetched: int, looks: int) -> None:
+    def record_fetches(self, fetched: int, revisits: int) -> None:
         """Count committed fetches and the revisits among them."""
         self._fetch_counts[0] += fetched
-        self._fetch_counts[1] += looks
+        self._fetch_counts[1] += revisits
 
     def enqueue_due(self, now: float, room: int) -> None:
-        """Have the frontier hold as many looks as are due, and as there is room for."""
+        """Queue the revisits that are due, as far as there is room."""
         self._refill(now)
         if self.sitemaps is not None:
             self.sitemaps.enqueue_due(now, self._settings.interval_s)
-        busy = self._table.queued_count
+        queued = self._table.queued_count
         for key, host in self._table.pages_to_confirm(now, self._settings.second_look_s):
             self._queue_page(key, host, now, 2.0)
-        wanted = min(int(self._budget), self._allowed_visits(room, busy))
-        if wanted <= 0 or busy >= max(room, MIN_PLAN_BATCH) or now <= self._nothing_due_at:
+        wanted = min(int(self._budget), self._allowed_visits(room, queued))
+        if wanted <= 0 or queued >= max(room, MIN_PLAN_BATCH) or now <= self._nothing_due_at:
             return
-        portion = min(wanted, max(MIN_PLAN_BATCH, len(self._table) // 500))
-        chosen = self._table.top_candidates(self._settings, now, portion)
+        batch = min(wanted, max(MIN_PLAN_BATCH, len(self._table) // 500))
+        chosen = self._table.top_candidates(self._settings, now, batch)
         for key, host in chosen:
             self._budget -= self._queue_page(key, host, now, 1.0)
         if not chosen:
@@ -89,44 +88,44 @@ class RevisitScheduler:
         self._collection.set_meta(**{BUDGET_META_KEY: f"{self._budget!r} {self._budget_at!r}"})
 
     def _refill(self, now: float) -> None:
-        """A clock set back gives nothing, and takes nothing."""
+        """Add to the budget for the time passed; a clock that was set back changes nothing."""
         pages = len(self._table)
         self._budget = min(
             float(pages), self._budget + max(0.0, now - self._budget_at) * pages / self._settings.interval_s
         )
         self._budget_at = now
 
-    def _allowed_visits(self, room: int, busy: int) -> int:
-        """How many looks may be added, as far as new URLs have a right to the rest."""
+    def _allowed_visits(self, room: int, queued: int) -> int:
+        """The number of revisits that may be queued beside the share of new URLs."""
         stats = self._frontier.stats()
-        if stats.queued + stats.leased <= busy:
+        if stats.queued + stats.leased <= queued:
             return room
-        fetched, looks = self._fetch_counts
-        return int(self._settings.share * (fetched + room) + 0.5) - looks - busy
+        fetched, revisits = self._fetch_counts
+        return int(self._settings.share * (fetched + room) + 0.5) - revisits - queued
 
     def _queue_page(self, key: int, host: str, now: float, urgency: float) -> int:
-        """Have the frontier hold a page; 0: it can't."""
-        looks = self._outcomes.store.record(key)
+        """Queue a page; 0 if the frontier refuses it."""
+        record = self._outcomes.store.record(key)
         if self._settings.probe:
             self._queue_probe(key, host, now)
-        looks.queued = self._frontier.revive([(host, key)], urgency)
-        looks.tried_at = looks.tried_at if looks.queued else now
-        self._outcomes.store.save([looks])
-        self._table.update(looks, left=looks.strikes > 1)
-        return looks.queued
+        record.queued = self._frontier.revive([(host, key)], urgency)
+        record.tried_at = record.tried_at if record.queued else now
+        self._outcomes.store.save([record])
+        self._table.update(record, gone=record.strikes > 1)
+        return record.queued
 
     def _queue_probe(self, key: int, host: str, now: float) -> None:
-        """Before the first look at a host: what does it say where it has nothing?"""
-        empty = self._outcomes.soft_404_texts
-        if not empty.was_probed(host):
-            empty.record_probe(host, now)
+        """Before the first revisit at a host: request a page that can't exist, to learn its soft 404 text."""
+        texts = self._outcomes.soft_404_texts
+        if not texts.was_probed(host):
+            texts.record_probe(host, now)
             url = probe_url(self._outcomes.store.url_of(key))
             self._frontier.add([Lead(url=url, key=url_key(url), host=host)], now)
             self._frontier.revive([(host, url_key(url))], PROBE_URGENCY)
 
     @property
     def continuous(self) -> bool:
-        """Does the run wait for what becomes due?"""
+        """Whether the run waits until further pages are due."""
         return self._settings.continuous
 
     @property
@@ -135,7 +134,7 @@ class RevisitScheduler:
         return Tier.REVISIT if self._settings.share >= 1.0 else Tier.LINK
 
     def stop_reason(self, now: float) -> str:
-        """Why a run that is not to go on for ever has done its part; or nothing."""
+        """Why a run that is not continuous ends; empty while it does not."""
         if self._settings.continuous or not self._initial_pages or self._outcomes.store.queued_keys():
             return ""
         wakes_at = self.next_due_at(now)
@@ -143,11 +142,12 @@ class RevisitScheduler:
         return "" if due or self._new_urls_owed() else ALL_REVISITED_REASON
 
     def _new_urls_owed(self) -> bool:
-        """Have new URLs had less than their part? A run's budget is its looks and as much more as the share says."""
-        fetched, looks = self._fetch_counts
+        """Whether new URLs got less than their share of this run's fetches."""
+        fetched, revisits = self._fetch_counts
         stats = self._frontier.stats()
         return (
-            stats.queued + stats.leased > 0 and (fetched - looks) * self._settings.share < looks * self._new_url_share
+            stats.queued + stats.leased > 0
+            and (fetched - revisits) * self._settings.share < revisits * self._new_url_share
         )
 
     @property
@@ -155,7 +155,7 @@ class RevisitScheduler:
         return 1.0 - self._settings.share
 
     def next_due_at(self, now: float) -> float | None:
-        """When the next look is due; None: no page is left to look at."""
+        """When the next revisit is due; None: no page is left to revisit."""
         free_at, second_at = self._table.next_due_times(self._settings.least_s, self._settings.second_look_s)
         missing = max(0.0, 1.0 - self._budget)
         paid_at = self._budget_at + missing * self._settings.interval_s / max(1, len(self._table))
@@ -164,7 +164,7 @@ class RevisitScheduler:
 
 
 class ConditionalFetcher:
-    """ETag and Last-Modified of a stored page go with the request (RFC 9110, 13.1): a 304 costs no parse."""
+    """Sends ETag and Last-Modified of a stored page with the request (RFC 9110, 13.1): a 304 needs no parsing."""
 
     def __init__(self, fetcher: Fetcher, connection: Database) -> None:
         self._fetcher = fetcher
@@ -184,7 +184,7 @@ class ConditionalFetcher:
 def with_conditional_requests(settings: Settings, fetcher: Fetcher, connection: Database) -> Fetcher:
     """The fetcher of a crawl: with revisits, scheduled now or queued by an earlier run, it sends conditional requests.
 
-    Others save the question whether a page is stored: it takes some twenty microseconds a fetch.
+    Other crawls save the lookup of stored pages, about twenty microseconds per fetch.
     """
     if settings.revisit.on or RevisitStore(connection).queued_keys():
         return ConditionalFetcher(fetcher, connection)
