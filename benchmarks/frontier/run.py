@@ -100,9 +100,9 @@ def lease_and_complete(frontier: SqliteFrontier, db: sqlite3.Connection, urls: i
         db.execute("COMMIT")
         db.execute("BEGIN IMMEDIATE")
         for lease in leases:
-            landings = [UrlResult(key=x.key, host=x.host, state=UrlState.DONE) for x in lease.leads]
-            assert frontier.complete(lease, landings, now + 1.0)
-            handled += len(landings)
+            results = [UrlResult(key=x.key, host=x.host, state=UrlState.DONE) for x in lease.leads]
+            assert frontier.complete(lease, results, now + 1.0)
+            handled += len(results)
         db.execute("COMMIT")
         if not leases:
             break

@@ -80,8 +80,8 @@ def made(folder: Path, numbers: range, start: float) -> None:
             outcomes = [visit(n, now) for n in batch]
             frontier.add([o.lead for o in outcomes], now)
             for lease in frontier.lease(now, BATCH, BATCH, 60.0):
-                landings = [UrlResult(key=x.key, host=x.host, state=UrlState.DONE) for x in lease.leads]
-                frontier.complete(lease, landings, 0.0)
+                results = [UrlResult(key=x.key, host=x.host, state=UrlState.DONE) for x in lease.leads]
+                frontier.complete(lease, results, 0.0)
             store_writer.write_outcomes(outcomes)
             again = [visit(n, now + 9e5, 1) for n in batch if n % 10 == 0]
             store_writer.write_outcomes([msgspec.structs.replace(o, change=PageChange.CHANGED) for o in again])

@@ -112,13 +112,13 @@ class BothFrontiers(RuleBasedStateMachine):
         states = st.sampled_from(
             [None, UrlState.DONE, UrlState.DONE, UrlState.FAILED, UrlState.DROPPED, UrlState.QUEUED]
         )
-        landings = [
+        results = [
             UrlResult(key=x.key, host=x.host, state=state, reason=state.value, retry_at=self.now + 2.0)
             for x in lease.leads
             if (state := data.draw(states)) is not None
         ]
-        accepted = self.stored.complete(lease, landings, self.now + sleep)
-        assert accepted == self.memory.complete(theirs, landings, self.now + sleep)
+        accepted = self.stored.complete(lease, results, self.now + sleep)
+        assert accepted == self.memory.complete(theirs, results, self.now + sleep)
 
     @rule(ttl_s=st.sampled_from([1.0, 9.0]))
     def renew(self, ttl_s: float) -> None:

@@ -126,8 +126,8 @@ def test_visit_has_not_happened_when_its_lease_was_lost(tmp_path: Path) -> None:
     served = []
     for now in (0.0, 1000.0):
         (lease,) = committer.lease(now, 1, 1, 300.0)
-        landing = UrlResult(key=url_key(ROOT), host="a.example", state=UrlState.DONE)
-        served.append(LeaseResult(lease=lease, outcomes=[outcome], url_results=[landing]))
+        result = UrlResult(key=url_key(ROOT), host="a.example", state=UrlState.DONE)
+        served.append(LeaseResult(lease=lease, outcomes=[outcome], url_results=[result]))
     committer.commit(served[:1], 1001.0)
     assert writer.counts.pages == 0
     committer.commit(served[1:], 1002.0)

@@ -129,4 +129,4 @@ def test_visit_that_is_cut_short_brings_what_was_read() -> None:
 
     one = asyncio.run(main())
     assert [outcome.lead.url for outcome in one.outcomes] == [URLS[0], URLS[2]]
-    assert [landing.key for landing in one.url_results] == [url_key(URLS[0]), url_key(URLS[2])]
+    assert [result.key for result in one.url_results] == [url_key(URLS[0]), url_key(URLS[2])]

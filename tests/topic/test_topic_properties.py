@@ -82,5 +82,5 @@ def test_expired_entries_are_never_requested_s3_27_s3_28(moves: list[tuple[int, 
         now += passes
         for lease in frontier.lease(now, 1, 1, 60.0) if number % 3 == 0 else ():
             assert all(now - stamped[leased.key] <= lifetime for leased in lease.leads)
-            landings = [UrlResult(key=leased.key, host=leased.host, state=UrlState.DONE) for leased in lease.leads]
-            assert frontier.complete(lease, landings, now)
+            results = [UrlResult(key=leased.key, host=leased.host, state=UrlState.DONE) for leased in lease.leads]
+            assert frontier.complete(lease, results, now)

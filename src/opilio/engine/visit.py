@@ -135,9 +135,9 @@ class Visitor:
     async def _process_response(self, lead: Lead, fetched: FetchResult, served: LeaseResult) -> None:
         with self._record_errors(lead, served):
             outcome = await self._analyze(lead, self._with_partial_body(lead, fetched), served)
-            landing = self._url_result(outcome)
+            result = self._url_result(outcome)
             served.outcomes.append(outcome)
-            served.url_results.append(landing)
+            served.url_results.append(result)
 
     def _with_partial_body(self, lead: Lead, fetched: FetchResult) -> FetchResult:
         """After the last attempt, the part of a body that was received is the page."""

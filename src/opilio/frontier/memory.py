@@ -138,35 +138,35 @@ class MemoryFrontier:
                 kept.add(lease.host)
         return kept
 
-    def complete(self, lease: HostLease, landings: Sequence[UrlResult], wake_at: float) -> bool:
+    def complete(self, lease: HostLease, results: Sequence[UrlResult], wake_at: float) -> bool:
         """End a lease. Its URLs without a result are queued as before. False: the lease was no longer held."""
         host = self._tables.hosts.get(lease.host)
         if host is None or host.token != lease.token or not host.leased:
             return False
-        for landing in landings:
-            url = host.urls.get(landing.key)
+        for result in results:
+            url = host.urls.get(result.key)
             if url is None or url.state is not UrlState.LEASED:
                 continue
-            if landing.state is UrlState.QUEUED:
-                self._retry(host, url, landing, wake_at)
-            elif landing.state is not UrlState.LEASED:
-                self._tables.finish(host, url, landing.state, landing.reason)
+            if result.state is UrlState.QUEUED:
+                self._retry(host, url, result, wake_at)
+            elif result.state is not UrlState.LEASED:
+                self._tables.finish(host, url, result.state, result.reason)
         self._tables.release(host)
         host.ready, host.wake_at = False, wake_at
         self._tables.reschedule(host)
         return True
 
-    def _retry(self, host: HostQueue, url: UrlEntry, landing: UrlResult, wake_at: float) -> None:
+    def _retry(self, host: HostQueue, url: UrlEntry, result: UrlResult, wake_at: float) -> None:
         """Queue a retry. One that is due before the host wakes needs no timer of its own."""
         url.lead = replace(url.lead, retries=url.lead.retries + 1)
-        url.state, url.reason = UrlState.QUEUED, landing.reason
+        url.state, url.reason = UrlState.QUEUED, result.reason
         self._tables.count["leased"] -= 1
         self._tables.count["queued"] += 1
-        if landing.retry_at > wake_at:
+        if result.retry_at > wake_at:
             self._tables.dequeue(host, url)
-            url.retry_at = landing.retry_at
+            url.retry_at = result.retry_at
             host.waiting += 1
-            heapq.heappush(self._tables.retries, (landing.retry_at, host.name, url.lead.key))
+            heapq.heappush(self._tables.retries, (result.retry_at, host.name, url.lead.key))
 
     def set_delay(self, host: str, delay_s: float) -> None:
         """Set the delay of a host (Crawl-delay, back-off): returned with its leases, used by `recover`."""

@@ -58,9 +58,9 @@ class TrainerFrontier(PostgresFrontier):
         self._next: set[int] = set()
         self._taken: set[int] = set()
 
-    def complete(self, lease: HostLease, landings: Sequence[UrlResult], wake_at: float) -> bool:
+    def complete(self, lease: HostLease, results: Sequence[UrlResult], wake_at: float) -> bool:
         """Take a result, whose number stands in the place of the token; False: it was applied already."""
-        del landings, wake_at
+        del results, wake_at
         if lease.token in self._next:
             # All of the batch, in the transaction that applies them.
             self._taken, self._next = take_outcomes(self._db, sorted(self._next)), set()

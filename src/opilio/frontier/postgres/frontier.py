@@ -98,21 +98,21 @@ class PostgresFrontier:
         names, tokens = [lease.host for lease in leases], [lease.token for lease in leases]
         return self._rows.hosts.renew(names, tokens, now + ttl_s)
 
-    def complete(self, lease: HostLease, landings: Sequence[UrlResult], wake_at: float) -> bool:
+    def complete(self, lease: HostLease, results: Sequence[UrlResult], wake_at: float) -> bool:
         """End a lease. Its URLs without a result are queued as before. False: the lease was no longer held."""
-        return bool(self.complete_all([(lease, landings, wake_at)]))
+        return bool(self.complete_all([(lease, results, wake_at)]))
 
     def complete_all(self, completed: Sequence[_Completed]) -> set[str]:
         """End several leases at once; returns the hosts whose leases were still held."""
         hosts = self._rows.hosts.lock(lease.host for lease, *_ in completed)
         changes, ended, counts = list[UrlChange](), list[tuple[int, int, float, bool]](), Counter[str]()
         kept = set()
-        for lease, landings, wake_at in completed:
+        for lease, results, wake_at in completed:
             host = hosts.get(lease.host)
             if host is None or not host.leased or host.token != lease.token:
                 continue
             kept.add(lease.host)
-            own = [_change(host, landing, wake_at) for landing in _landed(host, landings)]
+            own = [_change(host, result, wake_at) for result in _landed(host, results)]
             settled = Counter(change.state for change in own if change.state > WAITING)
             changes += own
             ended.append((host.id, settled.total(), wake_at, wake_at > self._latest_time + MIN_PARK_S))
@@ -296,23 +296,23 @@ class PostgresFrontier:
         return len(free)
 
 
-def _landed(host: LockedHost, landings: Sequence[UrlResult]) -> Iterable[UrlResult]:
+def _landed(host: LockedHost, results: Sequence[UrlResult]) -> Iterable[UrlResult]:
     """The results of URLs that the lease handed out, the first of each."""
-    return {landing.key: landing for landing in reversed(landings) if _counts(host, landing)}.values()
+    return {result.key: result for result in reversed(results) if _counts(host, result)}.values()
 
 
-def _counts(host: LockedHost, landing: UrlResult) -> bool:
-    return landing.key in host.keys and (landing.state in FINAL_STATE_CODES or landing.state is UrlState.QUEUED)
+def _counts(host: LockedHost, result: UrlResult) -> bool:
+    return result.key in host.keys and (result.state in FINAL_STATE_CODES or result.state is UrlState.QUEUED)
 
 
-def _change(host: LockedHost, landing: UrlResult, wake_at: float) -> UrlChange:
+def _change(host: LockedHost, result: UrlResult, wake_at: float) -> UrlChange:
     """The new state of a URL. A retry that is due before the host wakes needs no timer of its own."""
-    state, reason = FINAL_STATE_CODES.get(landing.state), landing.reason or None
+    state, reason = FINAL_STATE_CODES.get(result.state), result.reason or None
     if state is not None:
-        return UrlChange(host.id, landing.key, state, reason)
-    later = landing.retry_at > wake_at
-    retry_at = landing.retry_at if later else None
-    return UrlChange(host.id, landing.key, WAITING if later else QUEUED, reason, retry_at, tried=1)
+        return UrlChange(host.id, result.key, state, reason)
+    later = result.retry_at > wake_at
+    retry_at = result.retry_at if later else None
+    return UrlChange(host.id, result.key, WAITING if later else QUEUED, reason, retry_at, tried=1)
 
 
 def open_frontier(db: Database) -> Frontier:

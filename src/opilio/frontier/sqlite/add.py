@@ -43,20 +43,20 @@ class FrontierTables(NamedTuple):
         self.counters.dropped += len(rows)
         return len(rows)
 
-    def finish(self, host_id: int, landings: Sequence[UrlResult]) -> None:
+    def finish(self, host_id: int, results: Sequence[UrlResult]) -> None:
         """Write the final states of URLs that were leased."""
         self.urls.finish(
-            [(FINAL_STATE_CODES[x.state], x.reason or None, *self.cache.evict(x.key), host_id, x.key) for x in landings]
+            [(FINAL_STATE_CODES[x.state], x.reason or None, *self.cache.evict(x.key), host_id, x.key) for x in results]
         )
-        self.cache.mark_finished(x.key for x in landings)
-        for landing in landings:
-            name = landing.state.value
+        self.cache.mark_finished(x.key for x in results)
+        for result in results:
+            name = result.state.value
             setattr(self.counters, name, getattr(self.counters, name) + 1)
 
-    def retry(self, host_id: int, landings: Sequence[UrlResult], wake_at: float) -> None:
+    def retry(self, host_id: int, results: Sequence[UrlResult], wake_at: float) -> None:
         """Queue retries. One that is due before the host wakes needs no timer of its own."""
         rows = []
-        for x in landings:
+        for x in results:
             later = x.retry_at > wake_at
             state, not_before = (WAITING, x.retry_at) if later else (QUEUED, None)
             rows.append((state, x.reason or None, not_before, *self.cache.evict(x.key), host_id, x.key))

@@ -119,16 +119,16 @@ class SqliteFrontier:
         held = None if host is None else self._tables.leases.by_host.get(host.id)
         return host.id if host is not None and held is not None and held.token == lease.token else None
 
-    def complete(self, lease: HostLease, landings: Sequence[UrlResult], wake_at: float) -> bool:
+    def complete(self, lease: HostLease, results: Sequence[UrlResult], wake_at: float) -> bool:
         """End a lease. Its URLs without a result are queued as before. False: the lease was no longer held."""
         tables = self._current_tables()
         id_ = self._held_host_id(lease)
         if id_ is None:
             return False
         flying = tables.leases.leased_keys(id_)
-        landed = {landing.key: landing for landing in reversed(landings) if landing.key in flying}
-        settled = [landing for landing in landed.values() if landing.state in FINAL_STATE_CODES]
-        again = [landing for landing in landed.values() if landing.state is UrlState.QUEUED]
+        landed = {result.key: result for result in reversed(results) if result.key in flying}
+        settled = [result for result in landed.values() if result.state in FINAL_STATE_CODES]
+        again = [result for result in landed.values() if result.state is UrlState.QUEUED]
         tables.finish(id_, settled)
         if again:
             tables.retry(id_, again, wake_at)

@@ -131,19 +131,19 @@ class SharedFrontier:
             return replace(claim.lease, leads=tuple(map(_reset_revisit_score, claim.lease.leads)))
         return None
 
-    def complete(self, lease: HostLease, landings: Sequence[UrlResult], wake_at: float) -> bool:
-        held = self._store.complete(lease, landings, wake_at)
+    def complete(self, lease: HostLease, results: Sequence[UrlResult], wake_at: float) -> bool:
+        held = self._store.complete(lease, results, wake_at)
         # The URLs are queued, or leased to another holder by now.
         if not held:
             return False
         self._leases_out.pop(lease.host, None)
-        ended = {landing.key: landing for landing in landings}
+        ended = {result.key: result for result in results}
         now = self._store.latest_time
         for lead in lease.leads:
-            landing = ended.get(lead.key)
-            again = landing is None or landing.state is UrlState.QUEUED
-            self.manager.request_finished(lead, (landing.retry_at if landing else now) if again else None, now)
-            if landing is not None and not landing.reason.startswith(ANALYSIS_ERROR):
+            result = ended.get(lead.key)
+            again = result is None or result.state is UrlState.QUEUED
+            self.manager.request_finished(lead, (result.retry_at if result else now) if again else None, now)
+            if result is not None and not result.reason.startswith(ANALYSIS_ERROR):
                 self.manager.record_response(lead, now)
         self.manager.block_host(lease.host, wake_at)
         return True
