@@ -1,8 +1,8 @@
-"""Everything between an answer and an outcome that needs no I/O: parse, read, judge, rank, make the record.
+"""Everything between a response and an outcome that needs no I/O: parse, read, judge, rank, make the record.
 
 Runs inline or in a worker process; holds a read-only snapshot of what the crawl has learnt.
 
-What is noted of a page beside its verdict: its genre, and the words by which it feeds the topic's table.
+Besides the verdict: the genre of a page, and its words for the topic's table.
 """
 
 from collections import Counter
@@ -43,15 +43,15 @@ from opilio.text.vocabulary import Vocabulary
 from opilio.topic.site_text import SiteText, shown_text
 
 MAX_SHELL_TERMS = 40  # of a page that scripts may fill
-MAX_EXPANSION_TERMS = 200  # stems of a relevant page that are sent home to feed the topic table
-MAX_SURFACE_FORMS = 60  # the commonest of them go with the word as it was written: others hardly reach a table
+MAX_EXPANSION_TERMS = 200  # stems of a relevant page for the topic table
+MAX_SURFACE_FORMS = 60  # the commonest stems, which also have the word as written: others rarely enter a table
 MAX_SITE_TEXT_CHARS = 200  # of the text that a reason shows
 
 TermCounts = tuple[tuple[str, int], ...]
 
 
 class PageFeatures:
-    """`feeds`: the table grows by pages; where it does not, no words are sent."""
+    """`feeds`: whether the table grows by pages; if not, no words are sent."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class PageFeatures:
         return b"" if self._judge_terms is None else self._judge_terms(reading).astype(np.uint32).tobytes()
 
     def expansion_terms(self, reading: Reading) -> tuple[TermCounts, tuple[str, ...]]:
-        """The commonest stems of the main text (menus say nothing of the topic), and how the first are written."""
+        """The commonest stems of the main text (menus are not about the topic), and how the first are written."""
         if not self._feeds_topic:
             return (), ()
         terms, book = reading.terms, self._vocabulary
@@ -172,7 +172,7 @@ class SharedParts(NamedTuple):
 
 
 class PageAnalyzer:
-    """One page's worth of thinking at a time. `learners` are the parts that `restore` refreshes."""
+    """Analyzes one page at a time. `learners` are the parts that `restore` updates."""
 
     def __init__(
         self,
@@ -195,11 +195,11 @@ class PageAnalyzer:
 
     @property
     def parts(self) -> tuple[Parser, Callable[[Page], Reading], Judge, Ranker, PageFeatures]:
-        """What it thinks with."""
+        """The parser, judge and ranker."""
         return self._parser, self._read, self._judge, self._ranker, self._features
 
     def restore(self, name: str, state: bytes) -> None:
-        """Swap in what the writing process has learnt since."""
+        """Load the states that the writing process has learnt since."""
         self.learners[name].restore(state)
 
     def sample(self, fetched: FetchResult) -> bytes:
@@ -207,11 +207,11 @@ class PageAnalyzer:
         return self._features.sample(self.read(fetched))
 
     def read(self, fetched: FetchResult) -> Reading:
-        """A stored answer, read as it was when it came."""
+        """The page of a stored response."""
         return self._read(self._parser.parse(fetched))
 
     def verdict(self, fetched: FetchResult) -> Verdict:
-        """What the judge says of a stored answer now."""
+        """The verdict on a stored response by the current judge."""
         return self._judge.judge(self.read(fetched))
 
     def analyze(self, lead: Lead, fetched: FetchResult) -> Analysis:
@@ -233,15 +233,15 @@ class PageAnalyzer:
         return self._analyze_reading(lead, fetched, reading)
 
     def judge(self, reading: Reading) -> Verdict:
-        """What it thinks of a page that was read already."""
+        """The verdict on a page."""
         return self._judge.judge(reading)
 
     def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> bytes:
-        """What it thinks of the page's links (LinkColumns, encoded)."""
+        """The ranked links of a page (LinkColumns, encoded)."""
         return pack(self._ranker.score(reading, verdict, lead).columns(reading.page.links))
 
     def expansion_terms(self, reading: Reading) -> tuple[TermCounts, tuple[str, ...]]:
-        """The words by which the page feeds a table."""
+        """The words of the page for the topic's table."""
         return self._features.expansion_terms(reading)
 
     def _analyze_reading(self, lead: Lead, fetched: FetchResult, reading: Reading) -> Analysis:

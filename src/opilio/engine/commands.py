@@ -1,7 +1,7 @@
 """Commands of users to a crawl: one table from which the engine reads in every turn, also while paused or idle.
 
 Every command is defined once, in COMMANDS. A lasting command is also applied when no crawl was running; the others are
-for the crawl that runs. Nothing here talks to another process: a command is a row that the writing process finds.
+for the crawl that runs. No process talks to another: a command is a row that the writing process reads.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ EVERY_HOST = "*"  # the target of `retry` for the failed URLs of all hosts
 
 
 class TopicReplacement(msgspec.Struct, frozen=True):
-    """A topic that takes the place of another, with its table."""
+    """A topic that replaces another, with its table."""
 
     topic: Topic
     table: WeightTable
@@ -54,7 +54,7 @@ class CommandTargets:
 
 
 class CommandInbox:
-    """Applies the commands that came since its last poll."""
+    """Applies the commands given since its last poll."""
 
     def __init__(self, targets: CommandTargets, suspended_s: Callable[[], float] = float) -> None:
         self._targets = targets
@@ -77,7 +77,7 @@ class CommandInbox:
         self._apply_new(now, lasting_only=True)
 
     def poll(self, now: float) -> list[Event]:
-        """Apply new commands; looks at the table at most once every COMMAND_POLL_S."""
+        """Apply new commands; reads the table at most once every COMMAND_POLL_S."""
         if now < self._next_poll_at:
             return []
         self._next_poll_at = now + COMMAND_POLL_S

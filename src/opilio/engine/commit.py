@@ -42,7 +42,7 @@ class CommitTargets:
 
 @dataclass(slots=True)
 class _Batch:
-    """A batch of served leases on its way through the steps of a commit."""
+    """A batch of visited leases during the steps of a commit."""
 
     lease_results: Sequence[LeaseResult]
     now: float
@@ -223,17 +223,17 @@ class BatchCommitter:
         return self._targets.frontier.wakes_at()
 
     def next_due_at(self, now: float) -> float | None:
-        """When there may be something to ask for again: a host wakes, or a page is due to be looked at."""
+        """When there may be something to fetch: a host wakes, or a revisit is due."""
         revisits, wakes_at = self._targets.revisit_scheduler, self._targets.frontier.wakes_at()
         due_at = revisits.next_due_at(now) if revisits is not None and revisits.continuous else None
         if due_at is None:
             return wakes_at
-        due_at = max(due_at, now + 1.0)  # what was due this moment has just been tried
+        due_at = max(due_at, now + 1.0)  # what is due now has just been tried
         return due_at if wakes_at is None else min(wakes_at, due_at)
 
     @property
     def continuous(self) -> bool:
-        """Does the crawl run until the user stops it?"""
+        """Whether the crawl runs until the user stops it."""
         return self._targets.revisit_scheduler is not None and self._targets.revisit_scheduler.continuous
 
     def stop_reason(self, now: float) -> str:
@@ -242,12 +242,12 @@ class BatchCommitter:
         return self._learning.finish_reason or (revisits.stop_reason(now) if revisits is not None else "")
 
     def renew(self, leases: Sequence[HostLease], now: float, ttl_s: float) -> None:
-        """Hold hosts longer."""
+        """Extend leases."""
         with self._targets.collection.unit_of_work():
             self._targets.frontier.renew(leases, now, ttl_s)
 
     def store_robots(self, origin: str, rules: RobotsRules, delay_s: float, now: float) -> None:
-        """Write down what a robots.txt says, before any page is asked for by it."""
+        """Store the rules of a robots.txt, before a page is requested under them."""
         host = host_of(origin)
         event = RobotsRead(at=now, host=host, delay_s=rules.delay_s, allowed=not rules.unreachable)
         with self._targets.collection.unit_of_work():
@@ -260,7 +260,7 @@ class BatchCommitter:
         self._pending_events.append(event)
 
     def finish(self, stopped: CrawlStopped) -> None:
-        """Write down why the crawl stopped, and everything learnt so far."""
+        """Store why the crawl stopped, and everything learnt so far."""
         with self._targets.collection.unit_of_work():
             labelled = self._labels.apply_new(stopped.at)
             self._targets.frontier.rescore(self._link_scorer.rescored())

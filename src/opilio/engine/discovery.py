@@ -1,7 +1,7 @@
 """URLs that a site lists itself, in a first crawl: its sitemaps (robots.txt, /sitemap.xml, index files) and feeds.
 
-Only hosts that matter are asked: those of seeds and those with a relevant page. What they list is bounded per host, so
-that a sitemap of a million URLs does not fill the queue: URLs with words of the topic come first, then the newest.
+Only hosts of seeds and hosts with a relevant page are asked. The number of listed URLs is limited per host, so that a
+sitemap of a million URLs does not fill the queue: URLs with words of the topic come first, then the newest.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ MAX_LISTS_PER_HOST = 20  # sitemaps and feeds
 MAX_URLS_PER_HOST = 2_000
 MAX_TRACKED_HOSTS = 20_000
 LIST_SCORE = 0.5  # one request that may bring many links
-# Below links that are likely to be relevant: a sitemap says nothing about the topic of a page.
+# Below links that are likely to be relevant: a sitemap does not state the topic of a page.
 PLAIN_SCORE, MATCHING_SCORE = 0.05, 0.3
 
 

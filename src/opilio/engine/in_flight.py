@@ -32,7 +32,7 @@ class InFlight:
             task.add_done_callback(self._on_done)
 
     def _on_done(self, task: "asyncio.Task[None]") -> None:
-        """A visit that was cut short still brings what it has: the rest goes back to the queue, the host rests."""
+        """Keep the results of an interrupted visit; its other URLs return to the queue, and its host is throttled."""
         served = self._running.pop(task)
         if task.cancelled():
             served.wake_at = max(served.wake_at, self._clock.now() + served.delay_s)
@@ -50,22 +50,22 @@ class InFlight:
 
     @property
     def finished(self) -> int:
-        """How many visits wait to be committed."""
+        """The number of visits that wait to be committed."""
         return len(self._finished)
 
     @property
     def pending_urls(self) -> int:
-        """How many URLs may still turn into answers, or have and are not counted yet."""
+        """The number of URLs that may still get a response, or have one that is not counted yet."""
         flying = sum(len(served.lease.leads) for served in self._running.values())
         return flying + sum(len(served.outcomes) for served in self._finished)
 
     @property
     def leases(self) -> list[HostLease]:
-        """What is held, committed or not."""
+        """The leases held, committed or not."""
         return [served.lease for served in (*self._running.values(), *self._finished)]
 
     def commit_due(self, batch: int) -> bool:
-        """Is it time to commit? In batches, but no host and no page waits long."""
+        """Whether to commit now: in batches, but without a long wait for any host or page."""
         if not self._finished:
             return False
         enough = sum(len(served.outcomes) for served in self._finished) >= batch
@@ -73,7 +73,7 @@ class InFlight:
         return enough or starving or self._clock.now() - self._first_finished_at >= COMMIT_EVERY_S
 
     def take_finished(self) -> list[LeaseResult]:
-        """What has landed; raises what ended a visit that should not have ended."""
+        """The finished visits; raises the error of a visit that failed."""
         if self._error is not None:
             raise self._error
         batch, self._finished = self._finished, []
@@ -95,7 +95,7 @@ class InFlight:
             self._wake_event.clear()
 
     async def shut_down(self, grace_s: float) -> None:
-        """Land everything: who has asked may wait for the answer so long, who has not goes back at once."""
+        """End all visits: requests that were sent may wait this long for their response, the others are cancelled."""
         for task, served in list(self._running.items()):
             served.closed = True
             if not served.requesting or grace_s <= 0:

@@ -29,7 +29,7 @@ from opilio.store.pages import is_relevant, judged_page, page_host
 from opilio.store.writer import CollectionWriter, override_verdict
 
 LABEL_REASON = "labelled by hand"
-LAST_LABEL_META_KEY = "labels_taken"  # the number of the last one that was taken up
+LAST_LABEL_META_KEY = "labels_taken"  # the number of the last label that was applied
 
 
 class LabelInbox:
@@ -51,7 +51,7 @@ class LabelInbox:
         self._last_applied_id = int(collection.meta(LAST_LABEL_META_KEY, "0"))
 
     def apply_new(self, now: float) -> list[Event]:
-        """Apply new labels in their order, inside a unit of work. Where there are none it costs one look."""
+        """Apply new labels in their order, inside a unit of work. Without new ones it costs one query."""
         rows = labels_after(self._collection.connection, self._last_applied_id)
         events: list[Event] = []
         before: dict[int, bool] = {}
@@ -80,7 +80,7 @@ class LabelInbox:
             copy_label(self._collection.connection, key, target, now)
         label = current_label(
             self._collection.connection, key, before=self._last_applied_id + 1
-        )  # what is new is taken up after
+        )  # newer labels are applied later
         if label is None or analysis is None or analysis.verdict is None or outcome.duplicate_of:
             return outcome
         verdict = override_verdict(analysis.verdict, label[0], _label_reason(label[0]))
@@ -107,7 +107,7 @@ class LabelInbox:
         self._learning.label(sample, None, before)
         scores = self._writer.remove_label(key, LABEL_REASON)
         page = judged_page(self._collection.connection, key)
-        if scores is not None and page is not None:  # else the page came anew since, and was judged anew
+        if scores is not None and page is not None:  # else the page was fetched and judged again since
             self._correct_link_score(host_of(event.url), key, scores[0], learned_reward(page))
         return [event]
 
@@ -117,7 +117,7 @@ class LabelInbox:
             self._link_scorer.correct(entry, before, after)
 
     def _retrain(self, before: dict[int, bool]) -> None:
-        """Let a ranker that learns from verdicts hear of those that are others now, all at once: it fits anew."""
+        """Pass all changed verdicts at once to a ranker that learns from verdicts: it is fitted again."""
         changed = {key: now for key, was in before.items() if (now := self._is_relevant(key)) != was}
         found = ((self._entry(key), now) for key, now in changed.items())
         self._learning.correct_verdicts([(entry.lead, now) for entry, now in found if entry is not None])
@@ -150,6 +150,6 @@ def reapply_labels(collection: Collection, writer: CollectionWriter) -> None:
 
 
 def has_pending_label(collection: Collection, key: int) -> bool:
-    """Is there a label that was not applied: a command was killed, or a crawl will apply it?"""
+    """Whether a label was not applied yet: its command was killed, or a crawl will apply it."""
     taken = int(collection.meta(LAST_LABEL_META_KEY, "0"))
     return has_label_after(collection.connection, key, taken)

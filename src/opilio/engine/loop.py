@@ -1,9 +1,10 @@
-"""The engine: leases hosts, serves them, commits in batches, stops for a reason.
+"""The engine: leases hosts, visits them, commits in batches, stops for a reason.
 
-The same loop drives a live crawl and a replay. On a virtual clock it works in lock-step: time stands still until every
-visit that can go on has gone on and is committed, so a run is a function of its seed, whatever the number of workers.
+The same loop drives a live crawl and a replay. On a virtual clock it works in lock-step: time
+advances only when every visit that can continue has continued and is committed, so a run depends on its random seed,
+not on the number of workers.
 
-When a crawl ends. Pure: looks at counters and the time it is given.
+`StopRules` decide when a crawl ends, from counters and the given time.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ from opilio.store.writer import CrawlCounts
 
 
 class StopRules:
-    """Says why to stop, or nothing. The reason is recorded in the collection."""
+    """Returns why to stop, or an empty string. The reason is recorded in the collection."""
 
     def __init__(self, settings: StopSettings, started_at: float) -> None:
         self._settings = settings
@@ -33,7 +34,7 @@ class StopRules:
         self._expected: float | None = None
 
     def record_page(self, relevant: bool) -> None:
-        """One more page was judged."""
+        """Count a judged page."""
         self._recent.append(relevant)
 
     def set_expected(self, relevant: float | None) -> None:
@@ -42,7 +43,7 @@ class StopRules:
 
     @property
     def max_wait_s(self) -> float:
-        """How long to wait when every host asks us to wait."""
+        """How long to wait when every host is throttled."""
         return self._settings.patience_s
 
     @property
@@ -51,7 +52,7 @@ class StopRules:
         return sum(self._recent) / len(self._recent) if self._recent else 0.0
 
     def stop_reason(self, now: float, counts: CrawlCounts) -> str:
-        """Why to stop now, or nothing."""
+        """Why to stop now, or an empty string."""
         rules = self._settings
         if rules.pages and counts.pages >= rules.pages:
             return f"page limit reached ({rules.pages} pages)"
@@ -64,7 +65,7 @@ class StopRules:
         return self._low_yield_reason()
 
     def _low_yield_reason(self) -> str:
-        """Is it no longer worth going on?"""
+        """Whether too few relevant pages are found or expected."""
         rules = self._settings
         full = len(self._recent) == rules.harvest_window
         if rules.harvest_below and full and self.harvest < rules.harvest_below:
@@ -77,7 +78,7 @@ class StopRules:
         return ""
 
     def remaining_urls(self, counts: CrawlCounts) -> int:
-        """How many more URLs may be requested at once without passing a limit; each may turn out to be relevant."""
+        """The number of URLs that may be requested at once without exceeding a limit; each may be relevant."""
         rules = self._settings
         limits = (
             (rules.pages, counts.pages),
@@ -114,7 +115,7 @@ class Committer(Protocol):
 
 
 class Commands(Protocol):
-    """What users ask of the crawl."""
+    """The commands of users."""
 
     stop_reason: str
 
@@ -128,7 +129,7 @@ class Commands(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EngineParts:
-    """What the engine drives. A bundle without methods: nothing is handed more than it needs."""
+    """The parts of an engine."""
 
     visitor: Visitor
     committer: Committer
@@ -157,11 +158,11 @@ class Engine:
 
     @property
     def stopping(self) -> bool:
-        """Was a stop asked for?"""
+        """Whether a stop was requested."""
         return self._requested_stop != ""
 
     def stop(self, reason: str = INTERRUPTED) -> None:
-        """Ask for a clean stop."""
+        """Request a clean stop."""
         self._requested_stop = self._requested_stop or reason
         self._in_flight.wake()
 
@@ -187,7 +188,7 @@ class Engine:
         return reason
 
     def _check_stop(self) -> str:
-        """Why to stop now, or nothing; new commands are applied first."""
+        """Why to stop now, or an empty string; new commands are applied first."""
         commands, now = self._parts.commands, self._parts.clock.now()
         self.publish(commands.poll(now))
         requested = self._requested_stop or commands.stop_reason
@@ -199,13 +200,13 @@ class Engine:
         )
 
     def _remaining_urls(self) -> int:
-        """How many more URLs may be asked for."""
+        """The number of URLs that may still be requested."""
         return self._stop_rules.remaining_urls(self._parts.counts) - self._in_flight.pending_urls
 
     def _lease(self) -> None:
-        """Fill the free connections with the best hosts that may be asked now."""
+        """Fill the free connections with the best hosts that may be fetched from now."""
         stages, room, now = self._parts, self._remaining_urls(), self._parts.clock.now()
-        if now >= self._renew_at:  # who waits for a slow answer must not lose the host to another visit
+        if now >= self._renew_at:  # a visit that waits for a slow response must keep its host
             stages.committer.renew(self._in_flight.leases, now, self._settings.lease_s)
             self._renew_at = now + self._settings.lease_s / 3
         free = min(self._settings.connections - self._in_flight.running, room)
@@ -214,7 +215,7 @@ class Engine:
             self._in_flight.start(stages.committer.lease(now, free, per_host, self._settings.lease_s))
 
     async def _wait_for_progress(self) -> None:
-        """Wait until something finished, a host woke, or a commit is due."""
+        """Wait until a visit finishes, a host wakes, or a commit is due."""
         clock = self._parts.clock
         if isinstance(clock, VirtualClock):
             await self._advance_virtual_clock(clock)
@@ -231,7 +232,7 @@ class Engine:
         await self._in_flight.wait(timeout)
 
     async def _advance_virtual_clock(self, clock: VirtualClock) -> None:
-        """Lock-step: let every visit run until it is finished or asleep; only then may time pass."""
+        """Lock-step: let every visit run until it is finished or sleeps; time may advance only then."""
         while self._in_flight.running > clock.sleeping:
             await asyncio.sleep(0)
         if not self._in_flight.finished:
@@ -245,13 +246,13 @@ class Engine:
 
     def _commit(self) -> None:
         batch = self._in_flight.take_finished()
-        if isinstance(self._parts.clock, VirtualClock):  # the order must not hang on the number of workers
+        if isinstance(self._parts.clock, VirtualClock):  # the order must not depend on the number of workers
             batch.sort(key=lambda served: served.lease.token)
         if batch:
             self.publish(self._parts.committer.commit(batch, self._parts.clock.now()))
 
     def publish(self, events: Sequence[Event]) -> None:
-        """Have listeners hear of what is on disk."""
+        """Pass committed events to the listeners."""
         for event in events:
             if isinstance(event, BatchCommitted):
                 self._stop_rules.set_expected(event.expected)

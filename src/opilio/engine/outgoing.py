@@ -1,4 +1,4 @@
-"""What the outcome of a visit leads to: the links of a page, the target of a redirect, URLs to fetch once more."""
+"""The URLs to queue after a visit: the links of a page, the target of a redirect, URLs to fetch again."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ class OutgoingLeads:
         self._cookie_retries: dict[int, None] = {}
 
     def leads(self, outcomes: Sequence[Outcome]) -> list[list[Lead]]:
-        """What each outcome leads to: its redirect target, or its links."""
+        """The leads of each outcome: its redirect target, or its links."""
         pages: list[Outcome] = []
         leads: list[list[Lead] | None] = []
         for outcome in outcomes:
@@ -37,12 +37,12 @@ class OutgoingLeads:
         return [next(found) if known is None else known for known in leads]
 
     def refetches(self, outcomes: Sequence[Outcome]) -> list[tuple[str, int]]:
-        """(host, key) of URLs to fetch soon, although they are known: pages moved there, or it needs a cookie."""
+        """(host, key) of known URLs to fetch soon: pages have moved there, or the host now has a cookie."""
         moved = [outcome.fetched.location for outcome in outcomes if outcome.change is PageChange.MOVED]
         return [(host_of(target), url_key(target)) for target in moved] + self._cookie_targets(outcomes)
 
     def _redirect_leads(self, outcome: Outcome) -> list[Lead] | None:
-        """The leads of a redirect, and none for a page whose links are not followed; None: its links count."""
+        """The leads of a redirect; empty for a page whose links are not followed; None for an ordinary page."""
         page, target = outcome.lead, outcome.fetched.location
         # The new address is fetched soon, also if it was known before.
         if outcome.change is PageChange.MOVED:

@@ -11,18 +11,18 @@ from opilio.engine.link_scoring import LinkScorerContext, StaticLinkScorer
 from opilio.rank.topic_genre import KnownParents, TopicGenreOptions, aggregate_parents
 from opilio.store.answers import linked_pages
 
-MAX_LINKS = 200_000  # whose parents are known: those found last
+MAX_LINKS = 200_000  # links with known parents: those found last
 
 
 class ParentLinkScorer(StaticLinkScorer):
-    """Puts the relevance of all known parents in the place of the one page's own."""
+    """Replaces the relevance of the linking page by that of all known parents."""
 
     def __init__(self, options: TopicGenreOptions) -> None:
         self._options = options
         self._parents = KnownParents(limit=MAX_LINKS, per_link=options.parents or MAX_LINKS)
 
     def resume(self, connection: Database, agent: int = 0) -> None:
-        """Know again what the collection's pages say (those of an agent): the newest, so far as there is room."""
+        """Load the parents from the collection's pages (those of an agent), the newest first."""
         newest: list[tuple[int, float, list[int]]] = []
         links = 0
         for page in _pages_with_links(connection, agent):
@@ -47,7 +47,7 @@ class ParentLinkScorer(StaticLinkScorer):
         alone = np.frombuffer(columns.scores, dtype=np.float32).astype(np.float64)
         together = np.array([aggregate_parents([*known.relevances(key, page), relevance], how) for key in keys])
         known.add(page, relevance, _followed_keys(columns))
-        # By rank, the parents' part has no size of its own: the page's share stays as the ranker found it.
+        # The rank changes, not the size: the share of the page's relevance stays as the ranker computed it.
         lifted = alone if self._options.scale == "rank" else alone + self._options.topic * (together - relevance)
         return list(map(float, lifted))
 

@@ -24,14 +24,13 @@ from opilio.store.run_tables import delete_robots, delete_robots_expiring_after,
 from opilio.store.warc import warc_name
 from opilio.store.writer import CollectionWriter
 
-CLOCK_META_KEY = "clock_followed"  # in `meta`: the number of the last answer that came from the future
+CLOCK_META_KEY = "clock_followed"  # in `meta`: the number of the last response with a later time than now
 
 
 def recover(collection: Collection, now: float) -> int:
     """Make database and WARC files agree after a crash; returns how many pages are fetched again.
 
-    Only what was written behind the last sync can be lost that way. Other damage is left to the user:
-    `verify --repair`.
+    Only what was written after the last sync can be lost in a crash. For other damage there is `verify --repair`.
     """
     if collection.meta("state") != "running":
         return 0
@@ -47,10 +46,10 @@ def recover(collection: Collection, now: float) -> int:
 
 
 def adjust_for_clock_change(collection: Collection, now: float) -> None:
-    """Where the clock was set back, have hosts and retries wait as long as they would have; in a unit of work.
+    """After a clock was set back, shift the times of hosts and retries, so that they wait no longer; in a unit of work.
 
-    Else a machine that once had a wrong date keeps a collection waiting until that day. Done once for the last answer:
-    a crawl that begins again before the next one finds its pauses as they are.
+    Otherwise a machine that once had a wrong date would block a collection until that date. It is done once per last
+    response, so that a crawl that restarts before the next one keeps its delays.
     """
     last = last_answer(collection.connection)
     if last is None or last.at <= now or collection.meta(CLOCK_META_KEY) == str(last.seq):
@@ -62,9 +61,9 @@ def adjust_for_clock_change(collection: Collection, now: float) -> None:
 
 
 def requeue_pages(collection: Collection, pages: Sequence[LostPage]) -> None:
-    """Fetch lost pages once more; those that are queued already stay queued.
+    """Queue lost pages again.
 
-    Their texts are forgotten: else the next page with such a text would be the copy of a page that is not there.
+    Their fingerprints are deleted: otherwise the next page with the same text would be a copy of a missing page.
     """
     texts = StoredDuplicateDetector(collection.connection)
     for page in pages:
@@ -73,7 +72,7 @@ def requeue_pages(collection: Collection, pages: Sequence[LostPage]) -> None:
 
 
 class _RobotsReachability(msgspec.Struct):
-    """What is wanted here of an origin's rules."""
+    """The fields of stored robots.txt rules that recovery needs."""
 
     asked: bool = True
     why: str = ""
@@ -83,7 +82,7 @@ _decode_reachability = msgspec.msgpack.Decoder(_RobotsReachability).decode
 
 
 def retry_unreachable(collection: Collection, frontier: ClaimableFrontier, fetch: FetchSettings, now: float) -> None:
-    """Forget that they could not be reached; those of our own network only where they may be asked by now."""
+    """Delete the rules of hosts that were unreachable; those in private networks only if they are allowed now."""
     db, reaches_private = collection.connection, fetch.allow_private or bool(fetch.proxy)
     for row in robots_rows(db):
         met = _decode_reachability(row.rules)

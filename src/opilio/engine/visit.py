@@ -31,17 +31,17 @@ from opilio.engine.workers.pool import AnalysisPool, WorkerStartError
 from opilio.parse.page_state import challenge_header
 
 INTERNAL_ERROR = "internal"
-FATAL_ERRORS = (CollectionError, WorkerStartError)  # not this page's fault: no page can be kept or read any more
+FATAL_ERRORS = (CollectionError, WorkerStartError)  # affects all pages: none can be stored or read any more
 HOST_FAILURE_KINDS = frozenset(
     {"dns", "connect", "proxy", "timeout", "tls"}
-)  # without an answer: the host's, not the page's
+)  # no response: a failure of the host, not of the page
 DROPPED_KINDS = frozenset({"content-type", SCOPE_FAILURE, SIGNAL_FAILURE})  # not a page that this crawl stores
 MAX_TRACKED_FAILURES = 20_000
 MIN_PARTIAL_BYTES = 512  # of an interrupted response; less is hardly text
 
 
 class LeaseResult(msgspec.Struct, kw_only=True):
-    """What became of a lease, to be committed together. URLs that have not landed go back to the queue as they were."""
+    """The results of a lease, committed together. URLs without a result return to the queue unchanged."""
 
     lease: HostLease
     outcomes: list[Outcome] = []
@@ -49,22 +49,22 @@ class LeaseResult(msgspec.Struct, kw_only=True):
     errors: list[VisitFailed] = []
     wake_at: float = 0.0
     delay_s: float = 0.0
-    wait_reason: str = ""  # why the host has to wait, when it asked us to
+    wait_reason: str = ""  # why the host is throttled, if it asked for it
     requesting: bool = False  # a request is in flight, or its response is being read
     closed: bool = False  # no further URL of this lease
 
 
 class VisitLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How far links are followed, and how often a URL is tried."""
+    """The limits of links, redirects and retries."""
 
-    max_depth: int = 0  # 0: no bound
+    max_depth: int = 0  # 0: no limit
     max_redirects: int = 5
     max_retries: int = 2
     follow_copies: bool = True  # follow the links of a copy that its original does not have
 
 
 class Visitor:
-    """Serves leases. The holder of a lease asks its host for one URL at a time."""
+    """Visits the URLs of leases. The holder of a lease sends one request at a time to its host."""
 
     def __init__(
         self,
@@ -85,9 +85,9 @@ class Visitor:
         self._host_failures: Counter[str] = Counter()
 
     async def serve(self, served: LeaseResult) -> None:
-        """Visit the lease's URLs in turn, as long as the host may be asked again at once.
+        """Visit the lease's URLs in turn, while the host may be requested again without a longer wait.
 
-        While one answer is read the next is asked for. Cut short, it brings what was read until then.
+        The next request is sent while the last response is analyzed. An interrupted visit keeps its results so far.
         """
         served.wake_at, served.delay_s = self._clock.now(), served.lease.delay_s
         readings: list[asyncio.Task[None]] = []
@@ -119,7 +119,7 @@ class Visitor:
             served.requesting = False
 
     async def _fetch_if_allowed(self, lead: Lead, served: LeaseResult) -> FetchResult | None:
-        """Ask for one URL; nothing where the host does not permit that."""
+        """Fetch one URL; None if the host does not permit it now."""
         with self._record_errors(lead, served):
             permit = await self._host_gate.acquire(lead.url, served.wake_at)
             served.delay_s = permit.delay_s
@@ -167,7 +167,7 @@ class Visitor:
         served.requesting = True
         try:
             fetched = await self._fetcher.fetch(lead.url)
-        finally:  # also when it was cut short: the request may have left
+        finally:  # also if it was interrupted: the request may have been sent
             self._host_gate.release(lead.url, permit.delay_s)
             served.wake_at = self._clock.now() + permit.delay_s
         served.wake_at = self._clock.now() + self._host_delay_s(lead.host, fetched, permit.delay_s)
@@ -179,7 +179,7 @@ class Visitor:
         return fetched
 
     def _host_delay_s(self, host: str, fetched: FetchResult, delay_s: float) -> float:
-        """How long the host rests after this answer."""
+        """How long the host is throttled after this response."""
         failure = fetched.failure
         unanswered = failure is not None and not fetched.status and failure.kind in HOST_FAILURE_KINDS
         if not unanswered and fetched.status not in OVERLOAD_STATUSES:

@@ -1,16 +1,16 @@
-"""How long to wait before asking a host again: pure arithmetic. It holds no clock and draws from the rng it is given.
+"""How long to wait before the next request to a host. Pure: time and random numbers are passed in.
 
-Who waits is the frontier (a host's `wake_at`); what to wait for is decided here.
+The frontier keeps the result (a host's `wake_at`).
 """
 
 import random
 from math import inf
 
-MAX_BACKOFF_S = 3600.0  # of the pauses that we choose ourselves
-# Retry-After is obeyed up to this, if the fetcher allows it: servers choose it, but RFC 9110 has no bound, and a server
-# that asks for two hours must not get a request after one.
+MAX_BACKOFF_S = 3600.0  # of delays that the server did not ask for
+# Retry-After is obeyed up to this: RFC 9110 sets no limit, and a server that asks for two hours must not get a request
+# after one.
 MAX_RETRY_AFTER_S = 86_400.0
-MIN_RETRY_AFTER_S = 1.0  # and who asks for less than this gets a second all the same
+MIN_RETRY_AFTER_S = 1.0  # a shorter Retry-After counts as this
 # Overloaded responses in a row after which a short Retry-After is no longer trusted, and the delay grows.
 MAX_TRUSTED_RETRY_AFTERS = 3
 OVERLOAD_STATUSES = frozenset({429, 503})
@@ -28,7 +28,7 @@ def effective_delay_s(configured_s: float, crawl_delay_s: float = 0.0, *, cap_s:
 
 
 def backoff_delay_s(failures: int, rng: random.Random, *, first_s: float = 5.0, cap_s: float = MAX_BACKOFF_S) -> float:
-    """The delay after this number of failures in a row: doubling, with the upper half left to chance.
+    """The delay after this number of failures in a row: doubling, with a random upper half.
 
     Jitter keeps hosts that failed together (one server, one network) from coming back together.
     """
@@ -39,10 +39,10 @@ def backoff_delay_s(failures: int, rng: random.Random, *, first_s: float = 5.0, 
 def delay_after_response_s(
     status: int, delay_s: float, failures: int, retry_after_s: float, rng: random.Random
 ) -> float:
-    """The pause after an answer: the delay in force, or longer where the server says it is overloaded (429, 503).
+    """The delay after a response: the configured one, or longer if the server reports overload (429, 503).
 
-    `failures` counts such answers in a row, this one included. Retry-After (RFC 9110 10.2.3) is heeded as it is given,
-    from a second to a day; without one, or if it has not helped, the delay doubles.
+    `failures` counts such responses in a row, including this one. Retry-After (RFC 9110 10.2.3) is obeyed from one
+    second to one day; without it, or if it did not help, the delay doubles.
     """
     asked = min(max(retry_after_s, 0.0), MAX_RETRY_AFTER_S)
     if status not in OVERLOAD_STATUSES:
@@ -70,14 +70,14 @@ def retry_delay_s(
 
 
 class AddressThrottle:
-    """Hosts that share an IP address share the pause.
+    """Hosts that share an IP address share the delay.
 
     Invariant: two starts given for one address are at least as far apart as the longer of their two delays.
-    `floor`: no start before it (after a restart a request may have left just before). Addresses not used for
+    `floor`: no start before it (a request may have been sent just before a restart). Addresses not used for
     `keep_s` are forgotten once there are more than `limit`.
     """
 
-    max_late_s = inf  # the only process: no other is given what it has not used
+    max_late_s = inf  # one process: an unused start is not given to another
 
     def __init__(self, floor: float = 0.0, *, limit: int = 100_000, keep_s: float = MAX_BACKOFF_S) -> None:
         self._not_before = floor
@@ -86,7 +86,7 @@ class AddressThrottle:
         self._last_request: dict[str, tuple[float, float]] = {}  # start and delay of the last request
 
     def reserve(self, address: str, now: float, delay_s: float) -> float:
-        """The time at which a request to that address may start; it is taken from now on."""
+        """Reserve a start: the time at which a request to that address may be sent."""
         last = self._last_request.pop(address, None)
         start = max(now, self._not_before)
         if last is not None:

@@ -1,12 +1,9 @@
-"""Politeness: may this URL be fetched, and when? Checks robots.txt first, then the delay, then the address.
+"""Politeness: whether a URL may be fetched, and when. Checks robots.txt first, then the delay, then the address.
 
-Everything here survives concurrency because a host is asked by one at a time, and survives a restart because the rules
-of a host are in the collection before the first of its pages is asked for.
-
-Whose turn it is: one request at a time per host, a pause after each, and one pause for all hosts of an address.
-
-A lease keeps two visits of a host apart already. This holds too for requests that no lease stands behind (a robots.txt
-that redirects to another host), and it counts from when requests really leave: a start that was promised may be late.
+The rules of a host are stored in the collection before the first of its pages is requested, so they survive a restart.
+The throttle allows one request at a time per host, a delay after each, and one delay for all hosts of an address.
+Leases keep visits of a host apart; the throttle also covers requests without a lease (a robots.txt that redirects to
+another host), and counts from the time at which requests are really sent, which may be later than reserved.
 """
 
 import asyncio
@@ -28,7 +25,7 @@ from opilio.fetch.http import follow_redirects
 from opilio.parse.head import PageHead
 from opilio.parse.signals import read_signals
 
-MAX_THROTTLED_HOSTS = 50_000  # hosts and addresses; more than can be asked within a pause
+MAX_THROTTLED_HOSTS = 50_000  # hosts and addresses; more than can be requested within one delay
 POLL_S = 0.02
 V = TypeVar("V")
 
@@ -46,9 +43,9 @@ class ReservesStarts(Protocol):
 
 
 class HostThrottle:
-    """Invariant: between the end of a request to a host and the start of the next lies the pause of the former.
+    """Invariant: the delay of a request passes between its end and the next request to the host.
 
-    `floor`: no request before it; after a restart a host may have been fetched from just before.
+    `floor`: no request before it, because a request may have been sent just before a restart.
     """
 
     def __init__(
@@ -64,12 +61,12 @@ class HostThrottle:
         self._not_before = floor
         self._busy_hosts: set[str] = set()
         self._free_at: dict[str, float] = {}
-        self._last_request: dict[str, tuple[float, float]] = {}  # by address: when a request last left, and its pause
-        self._reserved_start: dict[str, float] = {}  # by host: a start at its address that was given but not yet used
+        self._last_request: dict[str, tuple[float, float]] = {}  # by address: time and delay of the last one
+        self._reserved_start: dict[str, float] = {}  # by host: a reserved start at its address that was not used yet
         self.host_delays_s: Mapping[str, float] = {}  # set by the user, by host
 
     async def acquire(self, host: str, ready_at: float, delay_s: float, patience_s: float) -> float:
-        """Wait for the host's turn and take it (0.0); or say when to come again, if that is too long to wait."""
+        """Wait for the host and take it (returns 0.0); or return when to try again, if the wait is too long."""
         address = await self._addresses.resolve(host) if self._addresses is not None and delay_s > 0 else ""
         while True:
             start = max(ready_at, self._not_before, self._address_start(host, address, ready_at, delay_s))
@@ -94,7 +91,7 @@ class HostThrottle:
             _put_bounded(self._free_at, host, self._clock.now() + delay_s)
 
     def _address_start(self, host: str, address: str, ready_at: float, delay_s: float) -> float:
-        """A start at the address: the one that was given to the host before, unless it has lapsed, or a new one."""
+        """A start at the address: the one reserved before, unless it has lapsed, or a new one."""
         given, earliest = self._reserved_start.pop(host, 0.0), max(ready_at, self._clock.now())
         if given and given + self._address_throttle.max_late_s >= earliest:
             return given
@@ -111,14 +108,14 @@ class HostThrottle:
 
 
 class AddressResolver:
-    """The addresses of hosts, looked up once. `given` names some of them (`fetch.resolve`), as the fetcher takes it."""
+    """The addresses of hosts, looked up once. `overrides` are those of `fetch.resolve`."""
 
-    def __init__(self, given: Mapping[str, str] | None = None) -> None:
-        self._overrides = given or {}
+    def __init__(self, overrides: Mapping[str, str] | None = None) -> None:
+        self._overrides = overrides or {}
         self._cache: dict[str, str] = {}
 
     async def resolve(self, host: str) -> str:
-        """The first address of a host, or nothing when it has none: the fetcher will say so itself."""
+        """The first address of a host; empty if it has none, which the fetcher will report."""
         if host not in self._cache:
             _put_bounded(self._cache, host, await self._lookup(host))
         return self._cache[host]
@@ -157,18 +154,16 @@ def _put_bounded(kept: dict[str, V], key: str, value: V) -> None:
 
 
 MAX_CACHED_ROBOTS_BYTES = 16 << 20  # rules in memory; others are read from the collection again
-MAX_THROTTLE_WAIT_S = 0.5  # who would wait longer gives its connection to others and comes again
+MAX_THROTTLE_WAIT_S = 0.5  # a visit that would wait longer releases its connection and is tried again
 PRIVATE_ADDRESS_REASON = f"{PRIVATE_ADDRESS}: only --allow-private lets it be asked"
 ALL_ALLOWED = RobotsRules(expires_at=float("inf"))
 
-LoadRobots = Callable[[str], bytes | None]  # the kept rules of an origin
-StoreRobots = Callable[
-    [str, RobotsRules, float], None
-]  # keep the rules of an origin, and the delay its host gets by them
+LoadRobots = Callable[[str], bytes | None]  # the stored rules of an origin
+StoreRobots = Callable[[str, RobotsRules, float], None]  # store the rules of an origin and the delay of its host
 
 
 class Permit(msgspec.Struct, frozen=True, kw_only=True):
-    """Fetch now and keep `delay_s` afterwards; or ask again at `retry_at`; or do not fetch, because of `refusal`.
+    """Fetch now and wait `delay_s` afterwards; or try again at `retry_at`; or do not fetch, because of `refusal`.
 
     `host_signals`: what the owner allows on all pages of the host, as headers. `ready_at`: when the host may be
     requested next; after its robots.txt was read, its delay counts first.
@@ -182,7 +177,7 @@ class Permit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostGate:
-    """The one place that knows the rules of hosts. The holder of a permit calls `asked` when the request has ended."""
+    """Gives permits for requests. The holder of a permit calls `release` when the request has ended."""
 
     def __init__(
         self,
@@ -235,7 +230,7 @@ class HostGate:
         self._throttle.release(host_of(url), delay_s)
 
     def _host_delay_s(self, origin: str) -> float:
-        """The pause of the host: the longest that is asked for over http or https."""
+        """The delay of the host: the longest of its rules over http and https."""
         wanted = max((self._rules[o].delay_s for o in _both_schemes(origin) if o in self._rules), default=0.0)
         given = effective_delay_s(self._settings.delay_s, wanted, cap_s=self._settings.max_crawl_delay_s)
         return max(given, self._throttle.host_delays_s.get(host_of(origin), 0.0))
@@ -244,13 +239,13 @@ class HostGate:
         if not self._settings.robots:
             return ALL_ALLOWED
         if origin not in self._rules:
-            for one in _both_schemes(origin):  # the pause is that of both
+            for one in _both_schemes(origin):  # the delay is that of both
                 self._load_stored_rules(one)
         rules = self._rules.get(origin)
         return rules if rules is not None and rules.expires_at > self._clock.now() else None
 
     def _load_stored_rules(self, origin: str) -> None:
-        """Take up what an earlier run kept: the rules for its own name, which under another one say nothing."""
+        """Load the rules that an earlier run stored, unless it crawled under another agent name."""
         rules = decode_rules(self._load_robots(origin))
         if rules is not None and rules.agent == self._settings.agent:
             self._cache_rules(origin, rules)
@@ -265,12 +260,12 @@ class HostGate:
         else:
             rules = rules_from_response(*arguments)
         if self._settings.heed and not rules.unreachable:
-            # Few hosts have this file: it is worth a request only where its answer decides.
+            # Few hosts have this file: it is requested only if it can decide.
             tdmrep = await follow_redirects(polite, f"{origin}{TDMREP_PATH}", hops=5)
             rules = msgspec.structs.replace(rules, tdm_rules=parse_tdmrep(tdmrep))
         self._cache_rules(origin, rules)
         delay_s = self._host_delay_s(origin)
-        # The delay that the file asks for counts from now on, also where the first URL turns out to be disallowed.
+        # The delay of the file counts from now on, also if the first URL is disallowed.
         self._throttle.release(host_of(origin), delay_s)
         self._store_robots(origin, rules, delay_s)
         return rules
@@ -290,7 +285,7 @@ def _both_schemes(origin: str) -> tuple[str, str]:
 
 
 def _refuse_unreachable(rules: RobotsRules, delay_s: float) -> Permit:
-    """No rules, no pages: later perhaps, but never where the host is in our own network."""
+    """Without rules no page is fetched: try again later, but never in a private network."""
     if rules.why == PRIVATE_ADDRESS:
         return Permit(delay_s=delay_s, refusal=PRIVATE_ADDRESS_REASON)
     reason = f" ({rules.why})" if rules.why else ""
@@ -298,7 +293,7 @@ def _refuse_unreachable(rules: RobotsRules, delay_s: float) -> Permit:
 
 
 class _ThrottledFetcher:
-    """Fetches robots.txt wherever redirects lead, each hop in the turn of its host; the first turn is `held`."""
+    """Fetches robots.txt through redirects and throttles each hop by its host; the first host is `held` already."""
 
     def __init__(self, fetcher: Fetcher, turns: HostThrottle, delay_s: float, held: str) -> None:
         self._fetcher = fetcher

@@ -40,7 +40,7 @@ _LINE = re.compile(r"\s*([^:\s]+(?: [^:\s]+)?)\s*:\s*(.*)|\s*(\S+)\s+(.*)").matc
 _replace_encoded_slash = re.compile("%2f", re.IGNORECASE).sub
 _TOO_MANY_REQUESTS = 429
 PRIVATE_ADDRESS = "private-address"
-_LOCAL_FAILURES = frozenset(("dns", "proxy", PRIVATE_ADDRESS))  # failures of which a host knows nothing
+_LOCAL_FAILURES = frozenset(("dns", "proxy", PRIVATE_ADDRESS))  # failures without contact to the host
 
 
 class RobotsRules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -57,9 +57,9 @@ class RobotsRules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     licence: str = ""  # URL of the licence of the whole host (RSL)
     tdm_rules: tuple[TdmRule, ...] = ()  # of /.well-known/tdmrep.json
     unreachable: bool = False  # nothing is allowed, for now
-    asked: bool = True  # the host heard of us
+    asked: bool = True  # the host received a request
     failures: int = 0  # attempts in a row that could not read the file
-    why: str = ""  # what the last of them met: the kind of a failure, or a status
+    why: str = ""  # the failure or status of the last attempt
     read_at: float = 0.0  # when the file was last read
 
     @cached_property
@@ -92,10 +92,11 @@ class RobotsRules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 def rules_from_response(
     fetched: FetchResult, agent: str, now: float, previous: RobotsRules | None = None
 ) -> RobotsRules:
-    """The rules that follow from the answer for robots.txt, redirects already followed (at most five).
+    """The rules that follow from the response for robots.txt, after redirects (at most five).
 
     2xx: the file. Other 3xx and 4xx, also a chain of redirects without end: no rules (2.3.1.2, 2.3.1.3). 5xx, 429 and
-    no answer: stay away (2.3.1.4), with `previous` rules kept where there are any, and ask again after a growing time.
+    no response: nothing is allowed (2.3.1.4) unless there are `previous` rules, and the file is requested again after
+    a growing delay.
     """
     failure = fetched.failure
     if failure is not None and failure.kind == "redirect-loop":
@@ -171,13 +172,13 @@ def _matching_groups(text: str, agent: str) -> tuple[str, dict[str, list[str]]]:
 
 
 def _normalize_rule(value: str) -> str:
-    """A rule in the spelling of the addresses we ask for: in their queries a slash is one, encoded or not."""
+    """A rule in the spelling of canonical URLs, whose queries have unencoded slashes."""
     path, mark, query = value.partition("?")
     return path + mark + _replace_encoded_slash("/", query)
 
 
 def _parse_lines(text: str) -> Iterator[tuple[str, str]]:
-    """The lines that mean something. All others must not interfere, not even by ending a group (2.2.4)."""
+    """The lines that count. All others have no effect and do not end a group (2.2.4)."""
     for line in text.splitlines():
         found = _LINE(line.partition("#")[0])
         if found:
@@ -187,7 +188,7 @@ def _parse_lines(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _matching_token(value: str, agent: str) -> str:
-    """The agent itself, `*`, or nothing, according to whom an agent line names."""
+    """The agent itself, `*`, or an empty string, depending on the name in an agent line."""
     if value.startswith("*"):
         return "*"
     token = _PRODUCT_TOKEN(value)

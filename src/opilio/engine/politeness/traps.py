@@ -1,7 +1,7 @@
 """Recognises spider traps by URL: endless paths, calendars, queries that multiply, session ids, sorted listings. Pure.
 
-It is asked once for every URL that is new to the frontier, so counting calls counts distinct URLs. It must let
-honest size pass: a directory of 50,000 pages, a forum of `?id=N`, the dated archive of a newspaper are no traps.
+It is called once for every URL that is new to the frontier, so it counts distinct URLs. Large honest sites must pass:
+a directory of 50,000 pages, a forum of `?id=N`, the dated archive of a newspaper.
 
 `UrlFilter` refuses URLs that look like traps, and reports each host and kind once.
 """
