@@ -44,7 +44,7 @@ def answers_of(db: Database, key: int) -> list[AnswerRow]:
 
 
 def answers_after(db: Database, seq: int) -> Iterator[AnswerRow]:
-    """Every request after an answer in order; a stream."""
+    """Every request after this number, in order; a stream."""
     return read_rows(db, AnswerRow, "answer WHERE seq > ? ORDER BY seq", (seq,))
 
 

@@ -67,8 +67,8 @@ class Collection:
     def create(cls, folder: Path, config: str, parts: Sequence[CreateTables] = ()) -> "Collection":
         """Make a new collection with the tables of the store and of `parts`; refuses a folder that holds other files.
 
-        `crawl.db` appears last and whole, so a process killed on the way leaves nothing that looks like a collection,
-        and the next one starts over.
+        `crawl.db` is created last, under another name until it is complete, so a killed process leaves no partial
+        collection.
         """
         if is_linked(folder):
             from opilio.store.postgres.collection import create_in_database
@@ -94,7 +94,7 @@ class Collection:
 
     @property
     def persistent(self) -> bool:
-        """Does it outlive this process?"""
+        """Whether it is on disk or in a database server."""
         return self.folder != Path()
 
     @classmethod
@@ -133,7 +133,7 @@ class Collection:
 
     @classmethod
     def open_for_append(cls, folder: Path) -> "Collection":
-        """For notes to the crawl: no lock is taken, so only append to tables that a crawl polls."""
+        """To append to tables that a crawl polls: takes no lock."""
         if is_linked(folder):
             from opilio.store.postgres.collection import open_database
 
@@ -167,7 +167,7 @@ class Collection:
 
     @contextmanager
     def unit_of_work(self) -> Iterator[None]:
-        """Everything written inside is one commit, or nothing is."""
+        """Everything written inside is one commit."""
         try:
             with transaction(self.connection):
                 yield
@@ -179,7 +179,7 @@ class Collection:
             ) from error
 
     def begin_snapshot(self) -> None:
-        """What is read from now on was all committed before now."""
+        """One consistent snapshot for all reads inside."""
         self.connection.execute("BEGIN")
 
     def meta(self, name: str, default: str = "") -> str:
@@ -213,7 +213,7 @@ class Collection:
 
 
 def is_linked(folder: Path) -> bool:
-    """Is the folder a cache of a collection in a database?"""
+    """Whether the folder is a cache of a collection in a database."""
     return (folder / LINK_FILE).exists()
 
 
@@ -266,7 +266,7 @@ def open_readonly(folder: Path) -> Iterator[Collection]:
 
 
 def collection_exists(folder: Path) -> bool:
-    """Is there a collection in this folder (readable or not)?"""
+    """Whether a collection is in this folder, readable or not."""
     if is_linked(folder):
         from opilio.store.postgres.collection import database_exists
 
@@ -333,7 +333,7 @@ def _create_files(folder: Path, config: str, parts: Sequence[CreateTables]) -> N
 
 
 def load_settings(collection: Collection) -> Tree:
-    """The settings a collection was begun with."""
+    """The settings of the first run of a collection."""
     try:
         return tomllib.loads(collection.config)
     except tomllib.TOMLDecodeError as error:
@@ -341,7 +341,7 @@ def load_settings(collection: Collection) -> Tree:
 
 
 def stored_stop_settings(collection: Collection) -> StopSettings:
-    """When its last run ends or ended; a resumed one may have rules of its own."""
+    """The stop rules of the last run; a resumed run may have others than the first."""
     stored = collection.meta("stop")
     if stored:
         return msgspec.json.decode(stored, type=StopSettings)

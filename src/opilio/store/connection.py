@@ -17,8 +17,8 @@ DATABASE = "crawl.db"
 
 
 def sqlite_uri(database: Path) -> str:
-    """What to open, as a URI or a path (a path that begins with "/" is no URI). SQLite makes files beside a database
-    that is read too; where it can't, and none were left, the database is all there is and stays as it is."""
+    """The URI or path for SQLite. To read a database SQLite creates files next to it; if it can't, and a writer left
+    none, the database is opened as immutable."""
     beside = database.with_name(f"{database.name}-wal")
     if os.access(database.parent, os.W_OK) or beside.exists():
         return str(database.absolute())
@@ -57,7 +57,7 @@ def transaction(connection: Database) -> Iterator[None]:
 
 def read_header(database: Path) -> tuple[int, int]:
     """Version and owner in the file's header. SQLite reads them: to open and close the file ourselves would release
-    all locks this process holds on it (POSIX, fcntl), and readers beside it would see a database in pieces."""
+    all locks this process holds on it (POSIX, fcntl), and its readers could see a partial transaction."""
     try:
         if database.stat().st_size < 100:
             raise sqlite3.DatabaseError("no SQLite header")
@@ -88,7 +88,7 @@ def database_error(folder: Path, error: sqlite3.Error) -> CollectionError:
 
 
 def _is_damage(error: sqlite3.Error) -> bool:
-    """Is the file itself wrong? SQLite also fails where a disk is full or slow, or the system refuses something."""
+    """Whether the file is damaged. SQLite also fails if a disk is full or slow, or permission is missing."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 
 

@@ -1,10 +1,10 @@
-"""How a learner is stored: from time to time its whole state, and behind it every lesson since.
+"""How a learner is stored: a snapshot of its state from time to time, and a journal of the lessons since.
 
-A lesson is written in the same unit of work as its visit, so a killed crawl has learned all that it had committed.
-Saving costs as much as is known, so the more there is, the longer the journal grows in between.
+A lesson is written in the same unit of work as its visit, so a killed crawl has learned everything that it committed.
+The larger the state, the longer the journal between two snapshots.
 
-The state before the last one and the lessons between the two are kept as well, under another name: if the last state
-is damaged, both give it again. The checksum of a state is in `meta`.
+The previous snapshot and its journal are kept as well, under another name, to rebuild a damaged snapshot. The checksum
+of a snapshot is in `meta`.
 """
 
 from collections.abc import Iterator
@@ -35,28 +35,28 @@ class LearnerJournal:
 
     @property
     def snapshot_due(self) -> bool:
-        """Is it time to save the whole state?"""
+        """Whether to store a snapshot."""
         return self.pending_lessons >= self._snapshot_after
 
     def add(self, lesson: bytes, lessons: int = 1) -> None:
-        """Write a lesson down; `lessons` is how many visits are in it."""
+        """Store a lesson of this number of visits."""
         if not self._persistent:
             return
         self._connection.execute("INSERT INTO lesson (name, data) VALUES (?, ?)", (self.name, lesson))
         self.pending_lessons += lessons
 
     def load_snapshot(self) -> bytes | None:
-        """The state that was saved last."""
+        """The last snapshot."""
         return latest_state(self._connection, self.name)
 
     def lessons(self) -> Iterator[bytes]:
-        """The lessons behind that state, in their order."""
+        """The lessons after the last snapshot, in order."""
         for (lesson,) in self._connection.execute("SELECT data FROM lesson WHERE name = ? ORDER BY id", (self.name,)):
             self.pending_lessons += 1
             yield bytes(lesson)
 
     def save_snapshot(self, version: int, at: float, state: bytes) -> None:
-        """Store a state; the last one and the lessons behind it become the previous ones."""
+        """Store a snapshot; the last one and its lessons become the previous ones."""
         _rename_state(self._collection, self.name, self.name + PREVIOUS_MARK)
         self._connection.execute("INSERT INTO snapshot VALUES (?, ?, ?, ?)", (self.name, version, at, state))
         self._collection.set_meta(**{_checksum_key(self.name): _checksum(state)})
@@ -65,7 +65,7 @@ class LearnerJournal:
 
 
 def damaged_states(collection: Collection) -> Iterator[str]:
-    """The names of the learners whose last state differs from its checksum."""
+    """The names of the learners whose last snapshot differs from its checksum."""
     for key, stored in collection.connection.execute(
         "SELECT name, value FROM meta WHERE name LIKE ?", (f"{_CHECKSUM_PREFIX}%",)
     ):
@@ -76,9 +76,9 @@ def damaged_states(collection: Collection) -> Iterator[str]:
 
 
 def restore_damaged_states(collection: Collection) -> list[str]:
-    """Put the previous state and the lessons behind it in the place of each damaged state; returns the names.
+    """Replace each damaged snapshot by the previous one and its lessons; returns the names.
 
-    Inside a unit of work. A learner without a previous state learns all lessons again from its start.
+    Inside a unit of work. A learner without a previous snapshot learns all lessons again.
     """
     names = list(damaged_states(collection))
     for name in names:
@@ -91,7 +91,7 @@ def restore_damaged_states(collection: Collection) -> list[str]:
 
 
 def _rename_state(collection: Collection, name: str, new_name: str) -> None:
-    """Move a state and its lessons to another name, in the place of what was there."""
+    """Rename a snapshot and its lessons, replacing what has that name."""
     for table in ("snapshot", "lesson"):
         collection.connection.execute(f"DELETE FROM {table} WHERE name = ?", (new_name,))
         collection.connection.execute(f"UPDATE {table} SET name = ? WHERE name = ?", (new_name, name))

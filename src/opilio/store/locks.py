@@ -1,7 +1,7 @@
-"""Who uses a collection: one process writes, any number read, and files that a reader needs stay where they are.
+"""Locks of a collection: one process writes, any number read, and files that a reader needs are not deleted.
 
-Advisory locks of the kernel, which lets go of them when a process dies. The writer's is on `crawl.lock`, with a word
-that states what it does; readers share one on the folder itself, which works where nothing may be written too.
+They are advisory locks, which the kernel releases when a process dies. The writer's is on `crawl.lock`, which contains
+the name of its command; readers share one on the folder itself, which also works on a read-only disk.
 """
 
 import fcntl
@@ -16,10 +16,10 @@ from opilio.core.errors import CollectionError
 
 LOCK_FILE = "crawl.lock"
 LINK_FILE = "database.toml"  # in the cache of a collection in PostgreSQL: its address
-CRAWL_COMMAND = "crawl"  # what a writer does that says nothing else
+CRAWL_COMMAND = "crawl"  # the default command name of a writer
 RETRY_INTERVAL_S = 0.01
-LOCK_TIMEOUT_S = 0.2  # `current_writer` holds the lock for a moment when it looks
-COMMAND_LOCK_TIMEOUT_S = 2.0  # by then most commands are done that are no crawl
+LOCK_TIMEOUT_S = 0.2  # `current_writer` holds the lock for a moment while it checks
+COMMAND_LOCK_TIMEOUT_S = 2.0  # most commands other than a crawl have ended by then
 
 
 def acquire_write_lock(folder: Path, work: str = CRAWL_COMMAND, patience_s: float = LOCK_TIMEOUT_S) -> IO[str]:
@@ -31,7 +31,7 @@ def acquire_write_lock(folder: Path, work: str = CRAWL_COMMAND, patience_s: floa
         except BlockingIOError:
             time.sleep(RETRY_INTERVAL_S)
         else:
-            with suppress(OSError):  # a full disk: the lock holds without its word
+            with suppress(OSError):  # a full disk: the lock works without the name
                 held.truncate(0)
                 held.write(work)
                 held.flush()
@@ -43,7 +43,7 @@ def acquire_write_lock(folder: Path, work: str = CRAWL_COMMAND, patience_s: floa
 
 
 def current_writer(folder: Path) -> str:
-    """What the process does that writes to a collection at this moment: the name of a command; nothing: none does."""
+    """The command of the process that writes to a collection now; empty if there is none."""
     if (folder / LINK_FILE).exists():
         from opilio.store.postgres.collection import database_writer
 
@@ -61,18 +61,18 @@ def current_writer(folder: Path) -> str:
 
 
 def has_writer(folder: Path) -> bool:
-    """Does a process hold this collection for writing at this moment?"""
+    """Whether a process writes to this collection now."""
     return current_writer(folder) != ""
 
 
 def is_crawl_running(folder: Path) -> bool:
-    """The same of a crawl, which hears what it is asked meanwhile; other commands don't."""
+    """Whether a crawl writes to it now: a crawl applies commands meanwhile, other writers do not."""
     return current_writer(folder) == CRAWL_COMMAND
 
 
 @contextmanager
 def hold_files(folder: Path) -> Iterator[None]:
-    """Files that are there now stay until the block ends, also where `compact` no longer needs them."""
+    """Keep all files until the block ends, also those that `compact` would delete."""
     try:
         place = os.open(folder, os.O_RDONLY)
     # Opening the files reports it.
@@ -89,7 +89,7 @@ def hold_files(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def try_exclusive_lock(folder: Path) -> Iterator[bool]:
-    """True: no process uses files of this collection, and none starts to until the block ends."""
+    """True if no process uses files of this collection; then none can start to until the block ends."""
     place = os.open(folder, os.O_RDONLY)
     try:
         yield _try_flock_exclusive(place)

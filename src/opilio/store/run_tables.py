@@ -189,7 +189,7 @@ _LAST_LOCATION = "SELECT location FROM answer WHERE key = ? ORDER BY seq DESC LI
 
 
 class SeedQuery(NamedTuple):
-    """One query with the keys of the addresses it brought; `further`: asked while crawling, not before."""
+    """One query with the keys of the URLs it returned; `while_crawling`: it was not sent before the crawl."""
 
     query: str
     keys: tuple[int, ...]
@@ -197,7 +197,7 @@ class SeedQuery(NamedTuple):
 
 
 def write_seed_query(connection: Database, at: float, enquiry: SeedQuery) -> None:
-    """Write down that a query was asked."""
+    """Store a query."""
     connection.execute(
         "INSERT INTO enquiry (at, query, further, keys) VALUES (?, ?, ?, ?)",
         (at, enquiry.query, enquiry.while_crawling, msgspec.msgpack.encode(enquiry.keys)),
@@ -205,13 +205,13 @@ def write_seed_query(connection: Database, at: float, enquiry: SeedQuery) -> Non
 
 
 def read_seed_queries(connection: Database) -> list[SeedQuery]:
-    """All queries, in the order they were asked."""
+    """All queries, in the order they were sent."""
     rows = connection.execute("SELECT query, keys, further FROM enquiry ORDER BY id")
     return [SeedQuery(str(query), _keys.decode(keys), bool(further)) for query, keys, further in rows]
 
 
 def count_judged(connection: Database, keys: tuple[int, ...]) -> tuple[int, int]:
-    """How many of these addresses were fetched and judged, and how many are relevant; redirects are followed."""
+    """The number of these URLs that were judged, and the relevant ones among them; redirects are followed."""
     verdicts = [_verdict(connection, key) for key in keys]
     return sum(v is not None for v in verdicts), sum(v is True for v in verdicts)
 
@@ -229,6 +229,6 @@ def _verdict(connection: Database, key: int) -> bool | None:
 
 
 def last_location(connection: Database, key: int) -> str:
-    """Where the last answer of an address pointed to; empty where it is no redirect, or there is none."""
+    """The target of the last response of a URL if it was a redirect; otherwise empty."""
     row = connection.execute(_LAST_LOCATION, (key,)).fetchone()
     return str(row[0]) if row else ""

@@ -1,4 +1,4 @@
-"""Checksums of the files of a collection at rest, so that a changed byte is found wherever it is.
+"""Checksums of the files of a closed collection, which detect any changed byte.
 
 The writing process seals the collection when it closes it: `checksums.json` holds a checksum for every 64 KiB of
 `crawl.db` and `crawl.toml`. Opening the collection for writing checks and removes the seal, so a killed process

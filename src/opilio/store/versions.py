@@ -1,9 +1,7 @@
-"""Pages through time: every stored version, the state at a date, and what came and went since a moment (S2-F6).
+"""Versions of pages: all of one page, the state at a date, and the changes since a watermark (S2-F6).
 
-Only reads. A watermark is the number of an answer (`answer.seq`): what an index has taken in up to it stays true until
-`changed_since` or `removed_since` say otherwise.
-
-How a page becomes history: its row moves from `page` to `version` as it is (S2-F6). Decides nothing.
+A watermark is the number of a response (`answer.seq`): `changed_since` and `removed_since` return what an index that
+is complete up to it has to update. When a page changes, its row moves from `page` to `version`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +17,7 @@ from opilio.store.collection import Collection
 from opilio.store.page_columns import ARCHIVE_PAGE
 from opilio.store.warc import RecordPosition, read_record
 
-# The cause of an end that has not come.
+# The cause of a current version, which has not ended.
 NOT_ENDED = ""
 _NAMES = (
     *("key", "seq", "url", "host", "title", "description", "language", "genre", "words", "score", "relevant"),
@@ -59,19 +57,19 @@ class PageVersion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def current_version(collection: Collection, key: int) -> PageVersion | None:
-    """The page as it is now; None where there is none, or none any more."""
+    """The current version of a page; None if it was never stored or is gone."""
     row = collection.connection.execute(f"{_SELECT_CURRENT} WHERE key = ?", (key,)).fetchone()
     return None if row is None else _version(row)
 
 
 def list_versions(collection: Collection, key: int) -> list[PageVersion]:
-    """Every stored version, the oldest first, with those of addresses that now redirect here for good."""
+    """All stored versions, the oldest first, with those of URLs that permanently redirect to the page."""
     found: list[PageVersion] = []
     for known in page_keys(collection, key):
         for table in (_SELECT_PAST, _SELECT_CURRENT):
             rows = collection.connection.execute(f"{table} WHERE key = ?", (known,))
             found += [_version(row) for row in rows]
-    return sorted(found, key=lambda v: v.seq)  # a clock may have been set back: what came later has a higher number
+    return sorted(found, key=lambda v: v.seq)  # by number, because a clock may have been set back
 
 
 def page_keys(collection: Collection, key: int) -> list[int]:
@@ -84,7 +82,7 @@ def page_keys(collection: Collection, key: int) -> list[int]:
 
 
 def follow_moves(collection: Collection, key: int) -> int:
-    """Where a page is now that has moved, perhaps more than once; its own key where it has not."""
+    """The key of the current URL of a page that has moved, perhaps more than once; else its own key."""
     been = {key}
     while (
         row := collection.connection.execute("SELECT target FROM move WHERE key = ?", (key,)).fetchone()
@@ -97,7 +95,7 @@ def follow_moves(collection: Collection, key: int) -> int:
 
 
 def version_at(collection: Collection, key: int, when: float) -> PageVersion | None:
-    """The page as it stood at a time, as far as it was known then."""
+    """The version of a page that was current at a time."""
     for table, over in ((_SELECT_CURRENT, ""), (_SELECT_PAST, " AND until > :when")):
         sql = f"{table} WHERE key = :key AND fetched_at <= :when{over} ORDER BY seq DESC LIMIT 1"
         row = collection.connection.execute(sql, {"key": key, "when": when}).fetchone()
@@ -107,26 +105,26 @@ def version_at(collection: Collection, key: int, when: float) -> PageVersion | N
 
 
 def versions_at(collection: Collection, when: float) -> Iterator[PageVersion]:
-    """Every page as it stood at a time; a stream."""
+    """All pages as they were at a time; a stream."""
     now = collection.connection.execute(f"{_SELECT_CURRENT} WHERE fetched_at <= ?", (when,))
     past = collection.connection.execute(f"{_SELECT_PAST} WHERE fetched_at <= ? AND until > ?", (when, when))
     return map(_version, chain(now, past))
 
 
 def watermark(collection: Collection) -> int:
-    """The number of the last answer: what was read now need not be read again before a higher one."""
+    """The number of the last response."""
     row = collection.connection.execute("SELECT max(seq) FROM answer").fetchone()
     return int(row[0] or 0)
 
 
 def changed_since(collection: Collection, seq: int) -> Iterator[PageVersion]:
-    """Pages that are new or have a new version since a watermark, in the order they came."""
+    """Pages that are new or have a new version since a watermark, in the order of fetching."""
     rows = collection.connection.execute(f"{_SELECT_CURRENT} WHERE seq > ? ORDER BY seq", (seq,))
     return map(_version, rows)
 
 
 def removed_since(collection: Collection, seq: int) -> Iterator[int]:
-    """Keys of pages that are no longer there, gone or moved, since a watermark."""
+    """Keys of pages that are gone or have moved since a watermark."""
     rows = collection.connection.execute(
         "SELECT DISTINCT key FROM version WHERE ended > ? AND key NOT IN (SELECT key FROM page)", (seq,)
     )
@@ -134,7 +132,7 @@ def removed_since(collection: Collection, seq: int) -> Iterator[int]:
 
 
 def read_stored_response(collection: Collection, version: PageVersion) -> FetchResult | None:
-    """The answer as it came; None for a copy, whose text is stored with its original."""
+    """The stored response; None for a copy, whose text is stored with its original."""
     return read_record(collection.folder, *version.warc_position) if version.warc_position[2] else None
 
 
@@ -148,14 +146,14 @@ def _version(row: tuple[Any, ...]) -> PageVersion:
 
 
 class ArchivedPage(NamedTuple):
-    """What a page that is stored was counted as."""
+    """How a stored page is counted."""
 
     relevant: bool
     duplicate_of: int
 
 
 class VersionArchiver:
-    """The pages that a batch of visits is about, and what becomes of them. Writes inside a unit of work."""
+    """Ends and confirms versions after a batch of visits. Writes inside a unit of work."""
 
     def __init__(self, connection: Database, keys: Sequence[int]) -> None:
         self._connection = connection
@@ -164,7 +162,7 @@ class VersionArchiver:
         self._current_pages = {key: ArchivedPage(bool(relevant), original) for key, relevant, original in rows}
 
     def archive(self, key: int, at: float, seq: int, cause: str) -> ArchivedPage | None:
-        """The current version, if there is one, is past; returns what it was counted as."""
+        """End the current version, if there is one; returns how it was counted."""
         was = self._current_pages.pop(key, None)
         if was is not None:
             # A clock set back must not make a version end before it began.
@@ -174,7 +172,7 @@ class VersionArchiver:
         return was
 
     def update_validators(self, key: int, fetched: FetchResult) -> None:
-        """The same page as before, with the marks by which to ask next time."""
+        """Update the validators of an unchanged page."""
         etag, last_modified = fetched.header("etag"), fetched.header("last-modified")
         if etag or last_modified or fetched.status != 304:  # RFC 9110, 15.4.5: a 304 repeats what is new
             self._connection.execute(

@@ -22,7 +22,7 @@ from opilio.store.locks import LINK_FILE
 # Level 1 of ISA-L is some six times faster than zlib's level 6 and 15 % larger.
 _GZIP = 31
 _LEVEL = 1
-# Headers that described the transfer, not the page: the stored body is decoded and whole.
+# Headers about the transfer, not the page: the stored body is decoded and complete.
 _TRANSFER = frozenset({"content-encoding", "transfer-encoding", "content-length", "connection", "keep-alive"})
 
 
@@ -151,8 +151,8 @@ class RecordWriter(Protocol):
 class WarcWriter:
     """Appends records to `pages-00001.warc.gz`, `pages-00002.warc.gz`, … of one folder.
 
-    Invariant: `position` (file number, offset) names the end of the last record appended; the code that commits it
-    beside the page rows can give it back after a crash, and everything behind it is cut off.
+    Invariant: `position` (file number, offset) names the end of the last record appended; it is committed with
+    the page rows, and after a crash the file is truncated to it.
     """
 
     def __init__(
@@ -164,10 +164,10 @@ class WarcWriter:
         self._rotate_bytes = rotate_bytes
         self._file: BinaryIO | None = None
         self.position = (1, 0)
-        self.synced_position = (1, 0)  # up to here a power cut takes nothing
+        self.synced_position = (1, 0)  # up to here the file is synced
 
     def resume(self, number: int, offset: int) -> None:
-        """Go on after the last committed record: what was written behind it has not happened."""
+        """Continue after the last committed record: what follows it is truncated."""
         self.position = self.synced_position = (number, offset)
         path = self._folder / warc_name(number)
         try:
@@ -202,12 +202,12 @@ class WarcWriter:
         return RecordPosition(number, offset, len(record))
 
     def flush(self) -> None:
-        """Hand everything to the operating system, so that it survives the end of this process."""
+        """Write everything to the operating system, so that it survives the end of this process."""
         if self._file is not None:
             self._file.flush()
 
     def sync(self) -> None:
-        """Have everything on the disk itself, where it survives a power cut; the folder too, for a new file's name."""
+        """Force everything onto the disk, with the folder for the name of a new file."""
         if self._file is None or self.synced_position == self.position:
             return
         self._file.flush()
@@ -217,7 +217,7 @@ class WarcWriter:
         self.synced_position = self.position
 
     def close(self) -> None:
-        """Let go of the file. What is committed was flushed before: the rest may be lost, on a full disk it is."""
+        """Close the file. What is committed was flushed before; the rest may be lost."""
         if self._file is not None:
             with suppress(OSError):
                 self._file.close()

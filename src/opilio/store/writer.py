@@ -27,7 +27,7 @@ _JUDGE_VERDICT_NAMES = list(_JUDGE_VERDICTS)
 
 
 class CrawlCounts(msgspec.Struct):
-    """How far a crawl has come; kept in the database with every commit."""
+    """The counters of a crawl; stored with every commit."""
 
     fetched: int = 0  # fetch attempts that ended, of any kind
     pages: int = 0  # stored pages
@@ -47,7 +47,7 @@ class CollectionWriter:
         self.counts = CrawlCounts()
 
     def resume(self) -> None:
-        """Take up the counters and the end of the WARC file as they were committed last."""
+        """Load the counters and the end of the WARC file from the last commit."""
         stored = self._collection.meta("counts")
         if stored:
             self.counts = msgspec.json.decode(stored, type=CrawlCounts)
@@ -91,9 +91,9 @@ class CollectionWriter:
         self._finish_batch()
 
     def sync(self, now: float, *, at_once: bool = False) -> None:
-        """Now and then have the WARC file on the disk itself, and say up to where: a power cut takes only the rest.
+        """Sync the WARC file every five seconds and store up to where: a power cut loses only the rest.
 
-        Every five seconds, not with every commit: there are fifty of those a second, and each would wait for the disk.
+        Not with every commit: there are up to fifty per second, and each would wait for the disk.
         """
         if self._warc is not None and (at_once or not 0.0 <= now - self._synced_at < SYNC_INTERVAL_S):
             self._synced_at = now
@@ -101,7 +101,7 @@ class CollectionWriter:
             self._collection.set_meta(warc_synced=" ".join(map(str, self._warc.synced_position)))
 
     def _uncount(self, was: ArchivedPage | None) -> None:
-        """A page is no longer current: it is not counted any more."""
+        """Subtract a page that is no longer current from the counters."""
         if was is not None:
             self.counts.pages -= 1
             self.counts.relevant -= was.relevant
@@ -142,13 +142,13 @@ class CollectionWriter:
         save_robots(self._collection.connection, origin, expires_at, rules)
 
     def set_label(self, key: int, relevant: bool, reason: Reason) -> None:
-        """Replace the verdict by the user's label; the judge's reasons stay behind it."""
+        """Replace the verdict by the user's label; the judge's reasons are kept."""
         was, score, reasons = self._verdict(key)
         now = override_verdict(Verdict(score=score, relevant=was, reasons=reasons), relevant, reason)
         self._write_verdict(key, was, (relevant, now.score, now.reasons))
 
     def remove_label(self, key: int, by_hand: str) -> tuple[float, float] | None:
-        """Put the judge's own verdict back: the score until now, and the judge's; nothing where no word stands."""
+        """Restore the judge's verdict; returns the score until now and the judge's, or None without a label."""
         was, score, reasons = self._verdict(key)
         judged = judge_verdict(reasons, by_hand)
         if judged is not None:
@@ -171,13 +171,13 @@ class CollectionWriter:
         self._collection.set_meta(counts=msgspec.json.encode(self.counts).decode())
 
     def write_snapshot(self, name: str, version: int, at: float, state: bytes, *, only: bool = False) -> None:
-        """Keep a version of something that learns; `only`: earlier versions are of no use and go."""
+        """Store the state of a learner; `only`: earlier versions are deleted."""
         if only:
             self._collection.connection.execute("DELETE FROM snapshot WHERE name = ?", (name,))
         self._collection.connection.execute(_SAVE_SNAPSHOT, (name, version, at, state))
 
     def replace_snapshot(self, name: str, version: int, at: float, state: bytes) -> None:
-        """Put a smaller state in the place of one that is not needed to resume, or where none was kept yet."""
+        """Replace a state that is not needed to resume by a smaller one, or add it."""
         self._collection.connection.execute(
             "INSERT INTO snapshot VALUES (?, ?, ?, ?) ON CONFLICT (name, version) DO UPDATE SET state = excluded.state",
             (name, version, at, state),
@@ -192,7 +192,7 @@ class CollectionWriter:
 
 
 def override_verdict(verdict: Verdict, relevant: bool, reason: Reason) -> Verdict:
-    """The user's label in the place of a verdict; the judge's verdict and reasons stay behind it."""
+    """The verdict with the user's label; the judge's verdict and reasons are kept in it."""
     score, reasons = verdict.score, verdict.reasons
     first = not reasons or reasons[0].name != reason.name
     earlier = (Reason(_JUDGE_VERDICT_NAMES[verdict.relevant], score), *reasons) if first else reasons[1:]
@@ -207,7 +207,7 @@ def judge_verdict(reasons: Sequence[Reason], by_hand: str) -> tuple[bool, float]
 
 
 def write_seeds(connection: Database, seeds: Sequence[Seed]) -> None:
-    """Write down where a crawl begins and who named it; what is there already stays."""
+    """Store seeds and their sources; known ones are not changed."""
     connection.executemany(
         "INSERT INTO seed VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
         [(url_key(s.url), s.url, s.priority, ", ".join(s.sources)) for s in seeds],
@@ -215,7 +215,7 @@ def write_seeds(connection: Database, seeds: Sequence[Seed]) -> None:
 
 
 def write_events(connection: Database, events: Sequence[Event]) -> None:
-    """Write down what happened."""
+    """Store events."""
     connection.executemany(
         "INSERT INTO event (at, kind, data) VALUES (?, ?, ?)",
         [(e.at, type(e).__name__, msgspec.json.encode(e)) for e in events],
@@ -223,11 +223,11 @@ def write_events(connection: Database, events: Sequence[Event]) -> None:
 
 
 def save_robots(connection: Database, origin: str, expires_at: float, rules: bytes) -> None:
-    """Write down the rules of an origin."""
+    """Store the robots.txt rules of an origin."""
     connection.execute(_SAVE_ROBOTS, (origin, expires_at, rules))
 
 
 def stored_robots(connection: Database, origin: str) -> bytes | None:
-    """The rules of an origin as `keep_robots` was given them."""
+    """The stored robots.txt rules of an origin."""
     row = connection.execute("SELECT rules FROM robots WHERE origin = ?", (origin,)).fetchone()
     return bytes(row[0]) if row else None

@@ -1,7 +1,7 @@
-"""The statements by which collections are joined: `{s}` is run for every source, `{all: …}` joins a part over all.
+"""The statements that merge collections: `{s}` is run for every source, `{all: …}` joins a part over all.
 
-Numbers of answers are given anew in the order of time, so that a version with a higher number is a later one. Within
-a collection the order stays as it is, also where its clock was set back: nothing is earlier than what came before it.
+Responses are renumbered by time, so that a version with a higher number is a later one. Within a collection their order
+does not change, also if its clock was set back.
 """
 
 import re
@@ -97,7 +97,7 @@ def _sql_list(words: Iterable[str]) -> str:
 
 
 def _merge_by_time(table: str, columns: str, source: str) -> str:
-    """Everybody's rows of a table, in the order of time; one that several have is one."""
+    """The rows of a table of all sources, by time; equal rows are one."""
     return f"""INSERT INTO main.{table} ({columns}) SELECT {columns} FROM (
         {{all:SELECT {columns}, % AS src, id, max(at) OVER (ORDER BY id) AS moment FROM {source}}})
         GROUP BY {columns} ORDER BY min(moment), min(src), min(id)"""
@@ -112,7 +112,7 @@ _MERGE_ANNOTATIONS = (
     """INSERT OR IGNORE INTO main.list_page (list, key, place, at) SELECT l.list, l.key, l.place + coalesce((
         SELECT max(o.place) FROM main.list_page AS o WHERE o.list = l.list), 0), l.at FROM temp.list_page_{s} AS l""",
     "INSERT OR IGNORE INTO main.saved_search SELECT name, query, filters, at, seen_at FROM temp.saved_search_{s}",
-    # A page that has become a copy of another one hands them over.
+    # Annotations of a page that became a copy move to the original.
     *(
         f"""UPDATE OR {instead} main.{table} SET key = (SELECT p.duplicate_of FROM main.page AS p
         WHERE p.key = {table}.key) WHERE key IN (SELECT key FROM main.page WHERE duplicate_of <> 0)"""
@@ -176,7 +176,7 @@ _URL = "tunnel, parent, hops, retries, url, parents, features, reason, not_befor
 MERGE_FRONTIER = (
     """INSERT INTO main.frontier_host (name, wake_at, delay_s) SELECT name, max(wake_at), max(delay_s) FROM (
         {all:SELECT name, wake_at, delay_s FROM s%.frontier_host}) GROUP BY name""",
-    # A URL that one of them has fetched is done; else who waits goes before who failed or was dropped.
+    # A URL that one source has fetched is done; otherwise queued comes before failed and dropped.
     f"""CREATE TEMP TABLE address AS {{all:SELECT n.id AS host_id, u.key, u.state, u.seq, u.priority, u.score, u.depth,
         u.found, {", ".join(f"u.{name} AS {name}" for name in _URL.split(", "))}
         FROM s%.frontier_url AS u JOIN s%.frontier_host AS h ON h.id = u.host_id

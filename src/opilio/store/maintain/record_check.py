@@ -1,11 +1,8 @@
-"""What is left after a power cut, or after damage: rows whose WARC record is not there, and how to let go of them.
+"""Finds and deletes rows whose WARC record is missing after a power cut or damage; checks the counters.
 
-The record of a page is flushed before its commit, but only now and then forced onto the disk. A power cut may therefore
-keep the commit and lose the record. Nothing is guessed: a row without its record goes, and its URL is fetched again.
-
-The counters of a collection, computed from its rows: to check and to rebuild them.
-
-A crawl updates them as it runs (`writer`), without counting rows.
+The record of a page is flushed before its commit, but synced to disk only every few seconds. A power cut may therefore
+keep the commit and lose the record. Such a row is deleted and its URL is fetched again. A crawl updates the counters
+without counting rows (`writer`); here they are computed from the rows, to check and to rebuild them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,18 +31,18 @@ COUNT_QUERIES = {
 
 
 def stored_counts(collection: Collection) -> CrawlCounts:
-    """What the counters say."""
+    """The stored counters."""
     stored = collection.meta("counts")
     return msgspec.json.decode(stored, type=CrawlCounts) if stored else CrawlCounts()
 
 
 def count_rows(connection: Database) -> CrawlCounts:
-    """What the rows say."""
+    """The counters computed from the rows."""
     return CrawlCounts(**{name: connection.execute(query).fetchone()[0] for name, query in COUNT_QUERIES.items()})
 
 
 def recount(collection: Collection) -> None:
-    """Make the counters anew; inside a unit of work."""
+    """Rebuild the counters; inside a unit of work."""
     collection.set_meta(counts=msgspec.json.encode(count_rows(collection.connection)).decode())
 
 
@@ -62,7 +59,7 @@ class LostPage(NamedTuple):
 
 
 class StoredRecord(msgspec.Struct, frozen=True):
-    """A row that has a record: a page, or a version that is past."""
+    """A row that has a record: a page, or a past version."""
 
     warc: int
     offset: int
@@ -71,7 +68,7 @@ class StoredRecord(msgspec.Struct, frozen=True):
     seq: int
     url: str
     host: str
-    current: int  # 0: a version that is past
+    current: int  # 0: a past version
 
     @property
     def position(self) -> WarcPosition:
@@ -79,7 +76,7 @@ class StoredRecord(msgspec.Struct, frozen=True):
 
 
 def stored_records(collection: Collection, since: WarcPosition = (0, 0)) -> Iterator[StoredRecord]:
-    """Every row that has a record from a place on, in the order of the files; a stream."""
+    """Every row that has a record from a position on, in the order of the files; a stream."""
     columns = "warc, offset, length, key, seq, url, host"
     where = "length > 0 AND (warc > :warc OR warc = :warc AND offset >= :offset)"
     rows = collection.connection.execute(
@@ -91,7 +88,7 @@ def stored_records(collection: Collection, since: WarcPosition = (0, 0)) -> Iter
 
 
 def record_problem(data: bytes, url: str = "") -> str:
-    """What is wrong with the record of a page, or of none; nothing where it is right."""
+    """The problem of a record; empty if it is intact."""
     try:
         fields, block = parse_member(data)
     except ValueError as error:
@@ -104,7 +101,7 @@ def record_problem(data: bytes, url: str = "") -> str:
 
 
 def find_first_lost(collection: Collection) -> WarcPosition | None:
-    """The first record behind the last sync that is not there as it should be; None where all are."""
+    """The first record after the last sync that is missing or damaged; None if all are intact."""
     number, offset = map(int, collection.meta("warc_synced", "1 0").split())
     for row in stored_records(collection, (number, offset)):
         path = collection.folder / warc_name(row.warc)
@@ -116,12 +113,12 @@ def find_first_lost(collection: Collection) -> WarcPosition | None:
 
 
 def truncate_at(collection: Collection, place: WarcPosition) -> list[LostPage]:
-    """Delete every row from a place on, and end the WARC files there; returns the pages to fetch again."""
+    """Delete every row from a position on, and truncate the WARC files there; returns the pages to fetch again."""
     lost = delete_records(collection, list(stored_records(collection, place)))
     number, offset = place
     path = collection.folder / warc_name(number)
     begun = path.exists() and path.stat().st_size >= offset
-    # A file that holds earlier pages and is too short for them is no power cut's doing: the writer will refuse it.
+    # A file that is too short for earlier pages was not damaged by a power cut: the writer will refuse it.
     if not begun and next(stored_records(collection, (number, 0)), None) is None:
         offset = 0
     collection.set_meta(warc_number=number, warc_offset=offset)

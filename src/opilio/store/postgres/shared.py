@@ -21,9 +21,9 @@ T = TypeVar("T")
 
 
 class DatabaseClock(SystemClock):
-    """The time of the database's clock, never ahead of it: this machine's own date does not matter.
+    """The time of the database's clock, never ahead of it, independent of this machine's date.
 
-    `uncertainty_s` is how far it may be behind: what is computed from it for others to wait for gets it added.
+    `uncertainty_s` is how far it may be behind: it is added to times that other workers wait for.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class DatabaseClock(SystemClock):
         self.uncertainty_s = float("inf")
 
     def synchronize(self, db: PostgresConnection) -> None:
-        """Read the database's clock; the quickest of three answers counts."""
+        """Read the database's clock; the fastest of three responses counts."""
         best = float("inf")
         for _ in range(3):
             sent = elapsed_s()
@@ -43,7 +43,7 @@ class DatabaseClock(SystemClock):
 
 
 class SharedConnection:
-    """A connection that is made again when the server was gone, and transactions that are tried again."""
+    """A connection that reconnects when the server was gone, and retries transactions."""
 
     def __init__(self, dsn: str, clock: DatabaseClock, on_wait: Callable[[str], None]) -> None:
         self._dsn = dsn
@@ -53,7 +53,7 @@ class SharedConnection:
         clock.synchronize(self.db)
 
     def run(self, work: Callable[[PostgresConnection], T]) -> T:
-        """Do something in one transaction. It may run several times, so it must read before it decides."""
+        """Run a function in one transaction. It may run several times, so it must not keep state."""
         while True:
             try:
                 with postgres_transaction(self.db):
