@@ -151,5 +151,8 @@ def vacuum(db: Database) -> None:
 
 
 def checkpoint(db: Database) -> None:
-    """Write the log into the database file and empty it."""
+    """Write the log into the database file and empty it; if a reader prevents that for a second, it stays."""
+    (timeout_ms,) = db.execute("PRAGMA busy_timeout").fetchone()
+    db.execute("PRAGMA busy_timeout = 1000")
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    db.execute(f"PRAGMA busy_timeout = {timeout_ms}")
