@@ -65,7 +65,7 @@ class Site:
     def versions(self, path: str) -> list[tuple[str, str]]:
         return [(v.title, v.ended) for v in page_history(self.folder, ROOT + path).versions]
 
-    def looks(self, path: str, column: str) -> Any:
+    def record(self, path: str, column: str) -> Any:
         found = rows(self.folder, f"SELECT {column} FROM revisit WHERE key = ?", url_key(ROOT + path))
         return found[0][0] if found else None
 
@@ -96,7 +96,7 @@ def test_unchanged_page_costs_no_body_when_it_has_marks(site: Site) -> None:
     site.visit()
     assert site.visit(WEEK) == [("/", 200), ("/1", 304), ("/2", 304), ("/3", 200)]
     assert site.visit(WEEK) == [("/", 200), ("/1", 304), ("/2", 304), ("/3", 200)]
-    assert (site.looks("1", "checks"), site.looks("1", "changes")) == (2, 0)
+    assert (site.record("1", "checks"), site.record("1", "changes")) == (2, 0)
     assert site.versions("1") == [("Article 1", "")]
 
 
@@ -108,7 +108,7 @@ def test_changed_page_keeps_its_older_version_s2_f6(site: Site) -> None:
     assert (old.ended, new.ended, old.until) == ("changed", "", new.fetched_at)
     assert [line[:1] for line in new.difference] == ["-", "+"]
     assert word(77) in new.difference[1]
-    assert site.looks("1", "changes") == 1
+    assert site.record("1", "changes") == 1
 
 
 def test_clock_counter_and_advert_are_no_change(site: Site) -> None:
@@ -122,7 +122,7 @@ def test_clock_counter_and_advert_are_no_change(site: Site) -> None:
     site.visit()
     site.web.answers[ROOT + "1"] = with_noise("23:59", "Fly to the sun with cheap flights from everywhere")
     site.visit(WEEK)
-    assert (site.looks("1", "checks"), site.looks("1", "changes")) == (1, 0)
+    assert (site.record("1", "checks"), site.record("1", "changes")) == (1, 0)
     assert len(site.versions("1")) == 1
 
 
@@ -144,7 +144,7 @@ def test_page_that_became_another_type_of_content_leaves_after_the_second_strike
     site.visit()
     site.web.answers[ROOT + "1"] = RecordedResponse(200, (("Content-Type", "image/png"),), b"\x89PNG")
     site.visit(WEEK)
-    assert (site.looks("1", "strikes"), "1" in site.pages()) == (1, True)
+    assert (site.record("1", "strikes"), "1" in site.pages()) == (1, True)
     site.visit(DAY)
     assert site.versions("1") == [("Article 1", "gone")]
     assert "content-type" in (why(site.folder, ROOT + "1").reason or "")
@@ -156,7 +156,7 @@ def test_flapping_page_stays_when_it_is_back_at_the_second_look(site: Site) -> N
     site.visit(WEEK)
     site.web.answers[ROOT + "1"] = there
     assert ("/1", 200) in site.visit(2 * DAY)
-    assert (site.looks("1", "strikes"), "1" in site.pages()) == (0, True)
+    assert (site.record("1", "strikes"), "1" in site.pages()) == (0, True)
     del site.web.answers[ROOT + "1"]
     site.visit(WEEK)
     assert "1" in site.pages(), "strikes are counted anew"
@@ -194,14 +194,14 @@ def test_page_that_moved_for_a_while_stays(site: Site) -> None:
     site.web.answers[ROOT + "1"] = redirect("/2", 302)
     site.visit(WEEK)
     assert "1" in site.pages()
-    assert site.looks("1", "strikes") == 0
+    assert site.record("1", "strikes") == 0
 
 
 def test_redirect_to_the_front_page_is_a_page_that_is_gone(site: Site) -> None:
     site.visit()
     site.web.answers[ROOT + "1"] = redirect("/")
     site.visit(WEEK)
-    assert (site.looks("1", "strikes"), "1" in site.pages()) == (1, True)
+    assert (site.record("1", "strikes"), "1" in site.pages()) == (1, True)
     site.visit(2 * DAY)
     assert "1" not in site.pages()
 
@@ -212,10 +212,10 @@ def test_redirect_to_itself_is_a_page_that_is_gone(site: Site) -> None:
     there = site.web.answers[ROOT + "1"]
     site.web.answers[ROOT + "1"] = redirect("/1")
     assert site.visit(WEEK).count(("/1", 301)) == 1
-    assert (site.looks("1", "strikes"), "1" in site.pages()) == (1, True)
+    assert (site.record("1", "strikes"), "1" in site.pages()) == (1, True)
     site.web.answers[ROOT + "1"] = there
     site.visit(2 * DAY)
-    assert (site.looks("1", "strikes"), "1" in site.pages()) == (0, True)
+    assert (site.record("1", "strikes"), "1" in site.pages()) == (0, True)
 
 
 def test_page_that_moved_by_way_of_another_address_takes_its_history_along(site: Site) -> None:
@@ -253,7 +253,7 @@ def test_soft_404_is_recognised_by_what_it_says(site: Site) -> None:
     assert why(site.folder, ROOT + "3").answers[0].failure == "soft-404"
     site.web.answers[ROOT + "1"] = page("Sorry, try the search.", title="404")
     site.visit(WEEK)
-    assert (site.looks("1", "strikes"), "1" in site.pages()) == (1, True)
+    assert (site.record("1", "strikes"), "1" in site.pages()) == (1, True)
     site.visit(2 * DAY)
     assert "1" not in site.pages()
 
@@ -275,7 +275,7 @@ def test_server_trouble_is_no_strike(site: Site) -> None:
     site.web.answers[ROOT + "1"] = RecordedResponse(500, (HTML,), b"oops")
     for _ in range(3):
         site.visit(WEEK)
-    assert ("1" in site.pages(), site.looks("1", "strikes")) == (True, 0)
+    assert ("1" in site.pages(), site.record("1", "strikes")) == (True, 0)
     assert why(site.folder, ROOT + "1").state == "done"
 
 
@@ -297,7 +297,7 @@ def test_new_links_of_a_changed_page_are_followed_and_credited(site: Site) -> No
     site.web.answers[ROOT + "5"] = page("Trains and wagons on a railway, all day long.")
     site.visit(WEEK)
     assert "4" in site.pages()
-    assert (site.looks("", "found"), site.looks("", "brought")) == (2, 1)
+    assert (site.record("", "found"), site.record("", "brought")) == (2, 1)
     assert rows(site.folder, "SELECT count(*) FROM tip") == [(0,)]
     assert getattr(why(site.folder, ROOT).revisits, "brought", None) == 1
 
@@ -341,8 +341,8 @@ def test_sitemap_spares_looks_and_reports_new_pages(site: Site) -> None:
     asked = [target for target, _ in site.visit(2 * WEEK)]
     assert "/map.xml" in asked
     assert "9" in site.pages(), "which no page links to"
-    assert site.looks("1", "checked_at") > site.looks("3", "checked_at"), "known to be unchanged when the map came"
-    assert site.looks("2", "hinted_at") > 2e9
+    assert site.record("1", "checked_at") > site.record("3", "checked_at"), "known to be unchanged when the map came"
+    assert site.record("2", "hinted_at") > 2e9
     assert rows(site.folder, "SELECT entries FROM notice") == [(3,)]
 
 
@@ -368,7 +368,7 @@ def test_soft_404_is_recognised_by_what_the_host_shows_for_unknown_addresses(sit
     site.web.answers[probe_url(ROOT)] = empty
     site.web.answers[ROOT + "1"] = empty
     site.visit(WEEK, probe=True)
-    assert (site.looks("1", "strikes"), "1" in site.pages()) == (1, True)
+    assert (site.record("1", "strikes"), "1" in site.pages()) == (1, True)
     site.visit(2 * DAY, probe=True)
     assert site.pages() == ["", "2", "3"]
 

@@ -86,7 +86,7 @@ def test_adaptive_keeps_relevant_pages_truer_than_taking_turns(tmp_path: Path) -
     truth = {name: case.run_policy(name, {"policy": name}) for name in ("fixed", "adaptive")}
     means = {name: sum(t.fresh) / len(t.fresh) for name, t in truth.items()}
     assert means["adaptive"] > means["fixed"]
-    assert abs(truth["adaptive"].looks - truth["fixed"].looks) < 0.25 * truth["fixed"].looks, "the same budget"
+    assert abs(truth["adaptive"].revisits - truth["fixed"].revisits) < 0.25 * truth["fixed"].revisits, "the same budget"
 
 
 def test_faults_of_hosts_strike_who_keeps_a_collection(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_faults_of_hosts_strike_who_keeps_a_collection(tmp_path: Path) -> None:
         held = Collection.open_for_reading(tmp_path / f"place{len(truths)}" / "start")
         truths.append({host_of(url) for (url,) in held.connection.execute("SELECT url FROM page")})
         held.close()
-        assert case.run_policy("fixed", {"policy": "fixed"}).looks
+        assert case.run_policy("fixed", {"policy": "fixed"}).revisits
     assert truths[0] - truths[1] == {down}
 
 
@@ -117,7 +117,7 @@ def _seeds(arena: ExperimentRunner, keeping: RevisitCase) -> tuple[str, ...]:
 
 def _kept(policy: str, fresh: float, topic: str = "birds") -> RevisitRun:
     truth = FreshnessMeasures(
-        times=(0.0,), fresh=(fresh,), age_days=(0.0,), fetches=9, looks=9, new_relevant=0, born_relevant=0
+        times=(0.0,), fresh=(fresh,), age_days=(0.0,), fetches=9, revisits=9, new_relevant=0, born_relevant=0
     )
     return RevisitRun(web="w", topic=topic, schedule=1, policy=policy, truth=truth)
 

@@ -58,14 +58,14 @@ class PageFeatures:
         vocabulary: Vocabulary,
         genre: Callable[[Reading], str],
         feeds: bool = True,
-        telling: Callable[[Reading], NDArray[np.int64]] | None = None,
+        judge_terms: Callable[[Reading], NDArray[np.int64]] | None = None,
         with_link_score: Callable[[Verdict, float], Verdict] | None = None,
         site_text: SiteText | None = None,
     ) -> None:
         self._vocabulary = vocabulary
         self.genre = genre
         self._feeds_topic = feeds
-        self._judge_terms = telling
+        self._judge_terms = judge_terms
         self._with_link_score = with_link_score
         self._site_text = site_text
 

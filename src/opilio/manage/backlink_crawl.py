@@ -105,8 +105,8 @@ async def _find_backlinks(
     """The pages that engines say link to each page of a layer; a failing engine is reported once."""
     named, problems = {}, dict[SeedProblem, None]()
     for url in layer:
-        wish = SeedRequest(query=query.replace("{url}", url), limit=max(1, 2 * (bounds.parents_per_page or 50)))
-        found = await find_configured_seeds(settings, wish)
+        request = SeedRequest(query=query.replace("{url}", url), limit=max(1, 2 * (bounds.parents_per_page or 50)))
+        found = await find_configured_seeds(settings, request)
         named[url] = [address for seed in found.seeds if (address := canonicalize_url(seed.url)) and address != url]
         problems |= dict.fromkeys(found.problems)
     for problem in problems:

@@ -129,20 +129,20 @@ async def open_seed_sources(
         await client.close()
 
 
-async def find_configured_seeds(settings: Settings, wish: SeedRequest, *, fresh: bool = False) -> FoundSeeds:
+async def find_configured_seeds(settings: Settings, request: SeedRequest, *, fresh: bool = False) -> FoundSeeds:
     """Ask the configured engines."""
     async with open_seed_sources(settings, SystemClock(), fresh=fresh) as sources:
-        return await find_seeds(sources, wish)
+        return await find_seeds(sources, request)
 
 
 async def find_configured_irrelevant_seeds(
-    settings: Settings, wish: SeedRequest, queries: Sequence[str] = (), *, fresh: bool = False
+    settings: Settings, request: SeedRequest, queries: Sequence[str] = (), *, fresh: bool = False
 ) -> FoundSeeds:
     """Ask them for pages off the topic, by these queries or by some of our own (S1-16)."""
     topic = settings.topic
     own = off_topic_queries([topic.name, topic.description, *topic.keywords], topic.contexts)
     async with open_seed_sources(settings, SystemClock(), fresh=fresh) as sources:
-        return await find_irrelevant_seeds(sources, wish, queries or own)
+        return await find_irrelevant_seeds(sources, request, queries or own)
 
 
 async def with_found_seeds(settings: Settings, archives: ArchiveWeb | None = None) -> tuple[Settings, FoundSeeds]:
@@ -155,13 +155,13 @@ async def with_found_seeds(settings: Settings, archives: ArchiveWeb | None = Non
     settings = with_default_engines(settings)
     if not settings.seeds.engines:
         raise no_seeds_error()
-    wish = build_seed_request(settings)
+    request = build_seed_request(settings)
     settings, found = await _find_for_all_agents(settings)
     if not found.seeds:
         hint = f"; give seeds with --seed URL or --seeds FILE,\n{engine_hint()}" if default else ""
-        raise SeedError(no_results_message(found, wish) + hint)
+        raise SeedError(no_results_message(found, request) + hint)
     if settings.seeds.irrelevant:
-        others = await find_configured_irrelevant_seeds(settings, wish)
+        others = await find_configured_irrelevant_seeds(settings, request)
         kept = [_mark_off_topic(seed) for seed in others.seeds[: settings.seeds.irrelevant]]
         found = msgspec.structs.replace(found, seeds=(*found.seeds, *kept))
     urls = {seed.url: seed.priority for seed in found.seeds}
@@ -191,20 +191,20 @@ async def _find_for_all_agents(settings: Settings) -> tuple[Settings, FoundSeeds
     return msgspec.structs.replace(settings, agents=agents), join_found(found)
 
 
-async def _find_allowed_seeds(settings: Settings, wish: SeedRequest) -> FoundSeeds:
-    found = await find_configured_seeds(settings, wish)
+async def _find_allowed_seeds(settings: Settings, request: SeedRequest) -> FoundSeeds:
+    found = await find_configured_seeds(settings, request)
     return msgspec.structs.replace(found, seeds=tuple(seed for seed in found.seeds if is_allowed_seed(settings, seed)))
 
 
-def no_results_message(found: FoundSeeds, wish: SeedRequest) -> str:
+def no_results_message(found: FoundSeeds, request: SeedRequest) -> str:
     """Why there are no seeds, in one line."""
     failed = "; ".join(map(str, found.problems))
     if not found.voters:
         return f"no engine brought a seed: {failed or 'none has anything on this topic'}"
-    among = {"any": "", "two": " that two of them name", "all": " that all of them name"}[wish.agree]
-    hint = "" if wish.agree == "any" else "; --set seeds.agree=any takes what one names"
+    among = {"any": "", "two": " that two of them name", "all": " that all of them name"}[request.agree]
+    hint = "" if request.agree == "any" else "; --set seeds.agree=any takes what one names"
     also = f" ({failed})" if failed else ""
-    return f'{", ".join(found.voters)} found nothing on "{wish.query}"{among}{hint}{also}'
+    return f'{", ".join(found.voters)} found nothing on "{request.query}"{among}{hint}{also}'
 
 
 def _build_cached_source(name: str, tree: Tree, client: ApiClient, book: DailyCache, fresh: bool) -> SeedSource:

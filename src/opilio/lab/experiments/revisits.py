@@ -56,7 +56,7 @@ class FreshnessMeasures(msgspec.Struct, frozen=True, kw_only=True):
     fresh: tuple[float, ...]  # share of the relevant pages whose stored version is current
     age_days: tuple[float, ...]  # mean over them, 0 for fresh ones
     fetches: int
-    looks: int
+    revisits: int
     new_relevant: int  # relevant pages that appeared and were found
     born_relevant: int  # relevant pages that appeared
 
@@ -78,7 +78,7 @@ def measure_freshness(
         age[place] = float(ages.mean()) / DAY_S if len(ages) else 0.0
     begin = times[0]
     db = collection.connection
-    looks = count_revisits(db)
+    revisits = count_revisits(db)
     born = {url for url in relevant if web.created_at(url) > begin}
     found = {web.original_url(k.url) for k in kept} & born
     return FreshnessMeasures(
@@ -86,7 +86,7 @@ def measure_freshness(
         fresh=tuple(fresh.tolist()),
         age_days=tuple(age.tolist()),
         fetches=count_answers(db, begin),
-        looks=looks,
+        revisits=revisits,
         new_relevant=len(found),
         born_relevant=len(born),
     )

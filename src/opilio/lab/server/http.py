@@ -53,8 +53,8 @@ def parse_request(buffer: bytes | bytearray) -> ParsedRequest | None:
     if len(buffer) < size:
         return None
     host, target = _resolve_host(words[0], words[1], fields.get("host", ""))
-    wish = (fields.get("connection") or fields.get("proxy-connection") or "").lower()
-    keep = wish != "close" if words[2] == "HTTP/1.1" else wish == "keep-alive"
+    connection = (fields.get("connection") or fields.get("proxy-connection") or "").lower()
+    keep = connection != "close" if words[2] == "HTTP/1.1" else connection == "keep-alive"
     marks = fields.get("if-none-match", ""), fields.get("if-modified-since", "")
     return ParsedRequest(words[0], host, target, keep, size, *marks)
 

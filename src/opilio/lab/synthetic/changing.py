@@ -65,13 +65,13 @@ def build_lifetimes(urls: Sequence[str], churn: Churn, start: float, seeds: Sequ
     for url in urls:
         rng = random.Random(f"life {churn.seed} {url}")
         born_at = rng.uniform(start, end) if url not in seeds and rng.random() < churn.appear_share else 0.0
-        fate = rng.random() if url not in seeds else 1.0
+        draw = rng.random() if url not in seeds else 1.0
         at = rng.uniform(max(start, born_at), end)
-        moves = churn.vanish_share <= fate < churn.vanish_share + churn.move_share
+        moves = churn.vanish_share <= draw < churn.vanish_share + churn.move_share
         found[url] = PageLifetime(
             created_at=born_at,
             edited_at=_poisson_times(rng, _change_rate(url, churn, rng), max(start, born_at), end),
-            deleted_at=at if fate < churn.vanish_share else float("inf"),
+            deleted_at=at if draw < churn.vanish_share else float("inf"),
             soft_404=rng.random() < 1 / 3,
             moved_at=at if moves else float("inf"),
             new_url=_moved_url(url) if moves else "",
