@@ -84,7 +84,10 @@ def format_revisit_report(runs: Sequence[RevisitRun], reference: str, seed: int 
 
 
 def _cost_cells(truths: Sequence[FreshnessMeasures]) -> list[str]:
-    return [f"{np.mean([truth.fetches for truth in truths]):.0f}", f"{np.mean([truth.revisits for truth in truths]):.0f}"]
+    return [
+        f"{np.mean([truth.fetches for truth in truths]):.0f}",
+        f"{np.mean([truth.revisits for truth in truths]):.0f}",
+    ]
 
 
 def _mean_interval(runs: Sequence[RevisitRun], policy: str, measure: Measure, seed: int) -> ConfidenceInterval:
