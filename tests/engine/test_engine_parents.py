@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from checks.learning_webs import crawl_and_stop_dead, mixed_web
@@ -9,6 +10,7 @@ from checks.small_webs import BIRDS, SmallWeb, crawl, page, rows, served, settin
 from opilio.core.settings import Tree
 from opilio.engine import parent_scores
 from opilio.engine.commit import BatchCommitter
+from opilio.engine.link_columns import unpack
 from opilio.engine.parent_scores import ParentLinkScorer
 from opilio.lab.server.server import LabWebServer
 from opilio.rank.topic_genre import KnownParents, TopicGenreOptions
@@ -69,5 +71,26 @@ def test_only_the_newest_pages_are_read_where_there_is_no_more_room(
 def test_all_parents_of_a_link_count_or_the_first_ones_s3_17(most: int, expected: float) -> None:
     chooser = ParentLinkScorer(TopicGenreOptions(parents=most))
     for parent in range(1, 9):
-        chooser._parents.add(parent, 0.5, [77])
-    assert sum(chooser._parents.relevances(77, besides=0)) == expected
+        chooser._parents.add(parent, (0.5,), [77])
+    assert chooser._parents.aggregate(77, (0.0,), "sum") == (expected,)
+
+
+def test_parents_count_in_the_genre_part_too_s3_23(tmp_path: Path) -> None:
+    """Two news pages link to x: its score has the cosine of both with the words of news."""
+    site, news = "http://a.example/", "Breaking news, report by our press correspondent, headline and journalist."
+    web = {
+        site + "a": page(f"{BIRDS} {news} Among hedges.", [site + "x"]),
+        site + "b": page(f"{BIRDS} {news} Among reeds.", [site + "x"]),
+    }
+    scores = {}
+    with served(SmallWeb(web)) as server:
+        for most in (1, 2):
+            seeds = [site + name for name in "ab"[:most]]
+            setting = settings_for(server, seeds, strategy="s3-tswt", engine=ONE_BY_ONE, stop={"pages": most})
+            setting |= {"rank": {"topic": 0.0, "genre": 1.0}, "frontier": {"per_host": 1}}
+            crawl(tmp_path / str(most), setting)
+            scores[most] = dict(rows(tmp_path / str(most), SCORES))[site + "x"]
+            columns = unpack(rows(tmp_path / str(most), "SELECT columns FROM links ORDER BY parent LIMIT 1")[0][0])
+    parts = dict(zip(columns.names, np.frombuffer(columns.parts, dtype=np.float32), strict=True))
+    assert parts["genre news page"] > 0.2
+    assert scores[2] - scores[1] == pytest.approx(parts["genre news page"], abs=0.02)

@@ -1,8 +1,10 @@
 """Disambiguation: S3-09, S3-35's contexts, S3-E12, S3-F2, S2-F4, S4-F1."""
 
+import numpy as np
 import pytest
 
 from opilio.core.errors import TopicError
+from opilio.core.records import Analysis, FetchResult, Lead, Outcome, Verdict
 from opilio.judge.senses import ContextJudge, SenseJudge
 from opilio.judge.similarity import CosineJudge
 from opilio.testing.conformance import check_judge
@@ -79,6 +81,32 @@ def test_only_words_near_the_ambiguous_one_keep_it_company_s4_f1() -> None:
     assert sense().judge(reading_of(f"jaguar car engine {far} cat jungle animal tiger")).relevant
 
 
+def test_words_near_the_ambiguous_one_are_learnt_from_pages_s4_f1() -> None:
+    """Without words of other senses from the user, the judge learns them from irrelevant pages with the word."""
+    judge = SenseJudge(CosineJudge(TOPIC, WORDS), TOPIC, (), WORDS, ambiguous="jaguar")
+    mixed = reading_of("the jaguar of great speed in its jungle and forest")
+    assert judge.judge(mixed).relevant
+    lessons = [(CAR, True)] * 5 + [("a jaguar in the jungle hunts deer by the forest river", False)] * 5
+    outcomes = [_visit(judge, text, relevant) for text, relevant in lessons]
+    judge.company.apply_lesson(judge.company.make_lesson(outcomes))
+    again = SenseJudge(CosineJudge(TOPIC, WORDS), TOPIC, (), WORDS, ambiguous="jaguar")
+    again.company.restore(judge.company.snapshot())
+    verdict = again.judge(mixed)
+    assert (verdict.relevant, verdict.reasons[0].name) == (False, OTHER_SENSE)
+    assert again.judge(reading_of(CAR)).relevant
+    # It was rejected because of what was learnt, so it is no lesson; nor is a page without the word.
+    assert again.company.make_lesson([_visit(again, "", False, verdict), _visit(again, "a river", False)]) == b""
+
+
+def _visit(judge: SenseJudge, text: str, relevant: bool, verdict: Verdict | None = None) -> Outcome:
+    sample = judge.sample(reading_of(text or CAT)).astype(np.uint32).tobytes()
+    lead = Lead(url="http://a.example/", key=1, host="a.example")
+    verdict = verdict or Verdict(score=float(relevant), relevant=relevant)
+    return Outcome(
+        lead=lead, fetched=FetchResult(url=lead.url), analysis=Analysis(verdict=verdict, sample_terms=sample)
+    )
+
+
 def test_page_without_the_ambiguous_word_is_weighed_whole() -> None:
     assert sense().judge(reading_of("a fast car engine")).relevant
     assert not sense().judge(reading_of("speed of the cheetah and tiger")).relevant
@@ -94,7 +122,5 @@ def test_missing_contexts_and_impossible_rules_are_refused() -> None:
     inner = CosineJudge(TOPIC, WORDS)
     with pytest.raises(TopicError, match="contexts"):
         ContextJudge(inner, TOPIC, (), WORDS)
-    with pytest.raises(TopicError, match="contexts"):
-        SenseJudge(inner, TOPIC, (), WORDS)
     with pytest.raises(TopicError, match="minimum"):
         ContextRule(minimum=0)

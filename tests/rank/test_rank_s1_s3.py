@@ -20,7 +20,7 @@ from opilio.methods.attributes.features import (
     heaviest_terms,
     page_evidence,
 )
-from opilio.rank.topic_genre import KnownParents, TopicGenreOptions, TopicGenreRanker, aggregate_parents
+from opilio.rank.topic_genre import KnownParents, ParentAgg, TopicGenreOptions, TopicGenreRanker
 from opilio.testing.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
 from opilio.topic.evolving import EvolvingTopic, compile_table
 from opilio.topic.genre import GenreDetector, parse_genres
@@ -146,6 +146,14 @@ def tswt(**options: object) -> TopicGenreRanker:
     return TopicGenreRanker(CARS, url_terms, GENRES, TopicGenreOptions(**options))  # type: ignore[arg-type]
 
 
+def parents_of(*relevances: float, method: ParentAgg) -> float:
+    """The aggregated relevance of parents; the last one is the page at hand."""
+    known = KnownParents()
+    for page, relevance in enumerate(relevances[:-1]):
+        known.add(page, (relevance,), [7])
+    return known.aggregate(7, (relevances[-1],), method)[0]
+
+
 def test_topic_score_is_the_sum_of_its_parts_s3_17() -> None:
     first = scored_links(tswt(), reading_of(PAGE), verdict_of(0.3), lead_to())[0]
     assert {p.name: p.value for p in first.parts} == pytest.approx(
@@ -157,12 +165,12 @@ def test_topic_score_is_the_sum_of_its_parts_s3_17() -> None:
 def test_division_score_is_the_share_of_the_table_in_the_links_block_and_its_parents_s0_35() -> None:
     """Hati & Kumar: mean relevance of the parents + Σ of the table's weights in the division / Σ of all."""
     tree = load_strategy("division")["rank"]
-    options = {name: tree[name] for name in ("form", "parent_agg", "parents")} | {"texts": tuple(tree["texts"])}
+    options = {name: tree[name] for name in ("form", "parent_agg")} | {"texts": tuple(tree["texts"])}
     ranked = scored_links(tswt(**options), reading_of(PAGE), verdict_of(0.3), lead_to())
     assert [r.score for r in ranked] == pytest.approx([1.0 + 0.3, 1.0 / 1.5 + 0.3, 0.3])
     assert {p.name for p in ranked[0].parts} == {"around", "parent"}
     assert tree["kind"] == "tswt"
-    assert aggregate_parents([0.3, 0.1], tree["parent_agg"]) == pytest.approx(0.2)
+    assert parents_of(0.3, 0.1, method=tree["parent_agg"]) == pytest.approx(0.2)
 
 
 def test_best_genre_counts_s3_23_s3_e4() -> None:
@@ -195,17 +203,27 @@ def test_genre_weight_without_genres_is_refused() -> None:
 
 
 def test_many_weak_parents_outrank_a_perfect_one_only_by_sum_s3_e3() -> None:
-    assert aggregate_parents([0.2] * 6, "sum") > 1.0 > aggregate_parents([0.2] * 6, "max")
+    assert parents_of(*[0.2] * 6, method="sum") > 1.0 > parents_of(*[0.2] * 6, method="max")
+
+
+def test_parents_are_aggregated_by_the_chosen_method_s3_e3() -> None:
+    assert [parents_of(0.5, 1.0, 0.3, method=how) for how in ("sum", "mean", "max", "first")] == [1.8, 0.6, 1.0, 0.5]
+    assert parents_of(0.5, method="mean") == 0.5
 
 
 def test_parents_are_bounded_per_link_and_in_all() -> None:
     parents = KnownParents(limit=2, per_link=2)
     for page in range(4):
-        parents.add(page, page / 10, [7])
-    assert parents.relevances(7, besides=0) == [0.1]
-    parents.add(9, 0.5, [8, 10])
+        parents.add(page, (page / 10,), [7])
+    assert parents.aggregate(7, (0.0,), "sum") == pytest.approx((0.1,))  # of the pages 0 and 1
+    parents.add(9, (0.5,), [8, 10])
     assert parents.known.keys() == {8, 10}
 
 
-def test_nothing_known_of_parents_is_zero() -> None:
-    assert aggregate_parents([], "mean") == 0.0
+def test_page_that_is_fetched_again_counts_once_with_its_new_relevance_s3_17() -> None:
+    parents = KnownParents()
+    parents.add(1, (0.2,), [7, 8])
+    parents.add(2, (0.4,), [7])
+    parents.add(1, (0.6,), [7])
+    assert parents.aggregate(7, (0.0,), "sum") == pytest.approx((1.0,))
+    assert 8 not in parents.known  # no longer on page 1

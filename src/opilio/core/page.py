@@ -47,6 +47,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     published: str = ""
     links_dropped: int = 0  # links beyond the parser's limit
     feeds: tuple[str, ...] = ()  # URLs of its feeds
+    body_digest: int = 0  # 64 bits of the body's MD5, where copies are recognised by the body
 
     @property
     def main_heading(self) -> str:

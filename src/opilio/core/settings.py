@@ -80,7 +80,8 @@ class FrontierSettings(msgspec.Struct, kw_only=True):
 
 
 class SeenSettings(msgspec.Struct, kw_only=True):
-    content: bool = True
+    # True: pages with the same normalized text are copies; "body": those with the same bytes; False: none.
+    content: bool | Literal["body"] = True
     follow: bool = True  # the links of a copy that its original does not have
     near: bool = False
     distance: Count = 3

@@ -1,14 +1,16 @@
 """Fingerprints of texts: equal for equal texts (xxh3), similar for similar texts (SimHash).
 
-The papers compare MD5 signatures of the body (S0-07, S0-08) or 64-bit checksums of the document (S4-15). Opilio uses
-64-bit xxh3 of the normalized text (X-08): bodies differ at every fetch by a date or session id while the text does not
-(S0-E6), eight bytes fit an integer column, and xxh3 takes a fiftieth of the time of MD5. A forged collision would only
-hide the forger's own page. With ten million texts the probability of any false match is 3 in a million.
+The papers compare MD5 signatures of the body (S0-07, S0-08) or 64-bit checksums of the document (S4-15). Opilio can use
+64 bits of the body's MD5; the default is 64-bit xxh3 of the normalized text (X-08): bodies differ at every fetch by a
+date or session id while the text does not (S0-E6), eight bytes fit an integer column, and xxh3 takes a fiftieth of the
+time of MD5. A forged collision would only hide the forger's own page. With ten million texts the probability of any
+false match is 3 in a million.
 
 Near duplicates are found without comparing all pairs: two signatures that differ in at most three bits agree in one of
 four bands of 16 bits (pigeonhole principle; Manku, Jain and Das Sarma 2007). With a larger distance some are missed.
 """
 
+import hashlib
 from array import array
 from collections.abc import Iterable, Sequence
 
@@ -33,6 +35,11 @@ def fingerprint_terms(terms: Terms, short_words: bytes = b"") -> int:
     if len(terms) < MIN_TERMS:
         return 0
     return _to_signed(xxhash.xxh3_64_intdigest(_to_uint64(terms).astype("<u4", copy=False).tobytes() + short_words))
+
+
+def digest_body(body: bytes) -> int:
+    """The first 64 bits of the MD5 of a body: equal for bodies of equal bytes only (S0-08)."""
+    return _to_signed(int.from_bytes(hashlib.md5(body, usedforsecurity=False).digest()[:8], "big"))
 
 
 def one_character_words(text: str) -> bytes:

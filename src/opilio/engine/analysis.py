@@ -31,6 +31,7 @@ from opilio.core.records import (
 )
 from opilio.core.scope import ScopeSettings, page_refusal
 from opilio.core.settings import Settings
+from opilio.dedup.fingerprint import digest_body
 from opilio.engine.link_columns import pack
 from opilio.parse.documents.formats import convert_document
 from opilio.parse.page_state import find_wall, soft_404_phrase
@@ -149,10 +150,22 @@ class HeedingParser:
         return page
 
 
+class BodyDigestParser:
+    """Adds the MD5 of the body, for `seen.content = "body"`."""
+
+    def __init__(self, parser: Parser) -> None:
+        self._parser = parser
+
+    def parse(self, fetched: FetchResult) -> Page:
+        return replace(self._parser.parse(fetched), body_digest=digest_body(fetched.body))
+
+
 def with_page_rules(parser: Parser, settings: Settings) -> Parser:
     """The parser with the settings about whole pages applied."""
     if not settings.politeness.nofollow:
         parser = NofollowIgnoringParser(parser)
+    if settings.seen.content == "body":
+        parser = BodyDigestParser(parser)
     scope = settings.scope
     if scope.types or scope.deny_types or scope.languages or scope.deny_languages:
         parser = ScopedParser(parser, scope)
@@ -247,7 +260,9 @@ class PageAnalyzer:
     def _analyze_reading(self, lead: Lead, fetched: FetchResult, reading: Reading) -> Analysis:
         page, alone = reading.page, self.judge(reading)
         verdict = self._features.combined_verdict(alone, lead)
-        counts, surfaces = self.expansion_terms(reading) if verdict.relevant else ((), ())
+        # A table may be built from all seeds (S3-12); later only relevant pages feed it.
+        feeds_topic = verdict.relevant or lead.depth == 0
+        counts, surfaces = self.expansion_terms(reading) if feeds_topic else ((), ())
         return Analysis(
             title=page.title[:500],
             heading=page.main_heading,
@@ -259,7 +274,7 @@ class PageAnalyzer:
             encoding=page.encoding,
             genre=self._features.genre(reading),
             words=len(reading.terms),
-            fingerprint=reading.fingerprint,
+            fingerprint=page.body_digest or reading.fingerprint,
             simhash=reading.simhash,
             noindex=page.noindex,
             signals=page.signals,

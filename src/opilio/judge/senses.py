@@ -1,15 +1,26 @@
 """Judges that reject pages about another sense of the topic's words."""
 
+from collections.abc import Mapping, Sequence
+
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from opilio.core.errors import TopicError
 from opilio.core.page import Reading
-from opilio.core.protocols import Judge
-from opilio.core.records import Reason, Verdict
+from opilio.core.protocols import BaseLearner, Judge, OnlineLearner
+from opilio.core.records import Outcome, Reason, Verdict
 from opilio.text.phrases import PhraseMatcher
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.page_terms import PageTerms
-from opilio.topic.senses import OTHER_SENSE, ContextRule, SenseWeights
+from opilio.topic.senses import OTHER_SENSE, ContextRule, SenseWeights, nearby_terms
+
+SENSES_STATE = "senses"  # name of the state among the snapshots
+LEARNT = "learnt company"  # the reason of a rejection by words that were learnt
+PAGES_PER_VERSION = 10
+MIN_TERM_PAGES = 3
+MIN_RATIO = 4.0
+MAX_COMPANY_TERMS = 20_000
 
 
 class ContextJudge:
@@ -60,10 +71,80 @@ class ContextJudge:
         return sum(text.count(c) for c in self._contexts)
 
 
+class _CompanyState(msgspec.Struct, array_like=True):
+    version: int = 0
+    pages: list[int] = msgspec.field(default_factory=lambda: [0, 0])  # irrelevant, relevant
+    counts: dict[int, list[int]] = {}  # term -> on how many of both it is near the ambiguous word
+
+
+class WordCompany(BaseLearner):
+    """Learns which words stand near an ambiguous word on relevant pages, and which on others (S4-F1).
+
+    A word belongs to a side if it is at least `MIN_RATIO` times as frequent there, on `MIN_TERM_PAGES` pages or more.
+    Pages that are rejected because of learnt words teach nothing: an error must not confirm itself.
+    """
+
+    def __init__(self) -> None:
+        self._state = _CompanyState()
+        self._weights: tuple[int, dict[int, float], dict[int, float]] = (0, {}, {})
+
+    @property
+    def version(self) -> int:
+        """Grows after every `PAGES_PER_VERSION` pages."""
+        return self._state.version
+
+    def make_lesson(self, outcomes: Sequence[Outcome]) -> bytes:
+        """The words near the ambiguous word on new pages, with what the judge thinks of the page."""
+        samples = [
+            (found.verdict.relevant, found.sample_terms)
+            for outcome in outcomes
+            if not outcome.duplicate_of and (found := outcome.analysis) is not None and found.sample_terms
+            if found.verdict is not None and not any(reason.name == LEARNT for reason in found.verdict.reasons)
+        ]
+        return msgspec.msgpack.encode(samples) if samples else b""
+
+    def apply_lesson(self, lesson: bytes) -> None:
+        """Count the words."""
+        state = self._state
+        for relevant, sample in msgspec.msgpack.decode(lesson, type=list[tuple[bool, bytes]]) if lesson else ():
+            state.pages[relevant] += 1
+            for term in np.frombuffer(sample, dtype=np.uint32).tolist():
+                state.counts.setdefault(term, [0, 0])[relevant] += 1
+            if sum(state.pages) % PAGES_PER_VERSION == 0:
+                state.version += 1
+                if len(state.counts) > MAX_COMPANY_TERMS:
+                    state.counts = {term: counts for term, counts in state.counts.items() if sum(counts) > 1}
+
+    def snapshot(self) -> bytes:
+        return msgspec.msgpack.encode(self._state)
+
+    def restore(self, state: bytes) -> None:
+        self._state = msgspec.msgpack.decode(state, type=_CompanyState)
+
+    def weights(self) -> tuple[dict[int, float], dict[int, float]]:
+        """The words of the topic's sense and of other senses, with weights up to 1; both empty at first."""
+        if self._weights[0] != self.version:
+            self._weights = self.version, *self._compute_weights()
+        return self._weights[1:]
+
+    def _compute_weights(self) -> tuple[dict[int, float], dict[int, float]]:
+        theirs, ours = self._state.pages
+        sides: tuple[dict[int, float], dict[int, float]] = {}, {}
+        if min(theirs, ours) < MIN_TERM_PAGES:
+            return sides
+        for term, (other, own) in self._state.counts.items():
+            share, other_share = (own + 0.5) / (ours + 1.0), (other + 0.5) / (theirs + 1.0)
+            larger, smaller = max(share, other_share), min(share, other_share)
+            if max(own, other) >= MIN_TERM_PAGES and larger >= MIN_RATIO * smaller:
+                sides[share < other_share][term] = 1.0 - smaller / larger
+        return sides
+
+
 class SenseJudge:
     """Rejects pages on which words of other senses outweigh the topic's near the ambiguous words.
 
-    `ambiguous` are the words with several senses (usually the topic's name); they do not count.
+    `ambiguous` are the words with several senses (usually the topic's name); they do not count. The words of other
+    senses are those of `contexts`, and those that `company` learns during the crawl.
     """
 
     def __init__(
@@ -77,23 +158,46 @@ class SenseJudge:
     ) -> None:
         self._judge = judge
         self._topic = topic
-        self._others = {t: 1.0 for c in contexts for t in words.terms(c)}
+        self._contexts = {t: 1.0 for c in contexts for t in words.terms(c)}
         self._ambiguous = frozenset(words.terms(ambiguous))
         self._words = words
         self._margin = margin
-        if not self._others:
-            raise TopicError("topic.contexts: is empty; give words of the other senses")
+        self.company = WordCompany()
+
+    def learners(self) -> Mapping[str, OnlineLearner]:
+        """See `HasLearners`."""
+        return {SENSES_STATE: self.company}
+
+    def sample(self, reading: Reading) -> NDArray[np.int64]:
+        """The words near the ambiguous ones, each once; none on a page without an ambiguous word."""
+        near = nearby_terms(reading.terms, self._ambiguous) - self._ambiguous
+        return np.array(sorted(near) if self._ambiguous.intersection(reading.terms) else [], dtype=np.int64)
 
     def judge(self, reading: Reading) -> Verdict:
         """See `Judge`."""
         verdict = self._judge.judge(reading)
-        topic = self._topic.compiled.vector
-        others = {t: w for t, w in self._others.items() if t not in topic}
-        scale = SenseWeights(topic=topic, others=others, ambiguous=self._ambiguous, margin=self._margin)
-        ours, theirs = scale.weigh(reading.terms, self._words.idf)
+        table = self._topic.compiled.vector
+        given = SenseWeights(
+            topic=table,
+            others={t: w for t, w in self._contexts.items() if t not in table},
+            ambiguous=self._ambiguous,
+            margin=self._margin,
+        )
+        ours, theirs = given.weigh(reading.terms, self._words.idf)
+        learnt_ours, learnt_theirs = self.company.weights()
+        if given.rejects(ours, theirs) or not learnt_theirs:
+            return self._verdict(verdict, given, ours, theirs)
+        both = msgspec.structs.replace(
+            given,
+            topic=learnt_ours | table,
+            others={t: w for t, w in learnt_theirs.items() if t not in table} | given.others,
+        )
+        return self._verdict(verdict, both, *both.weigh(reading.terms, self._words.idf), Reason(LEARNT, 1.0, 0.0))
+
+    def _verdict(self, verdict: Verdict, weights: SenseWeights, ours: float, theirs: float, *learnt: Reason) -> Verdict:
         evidence = Reason("topic company", ours, 0.0), Reason("other company", theirs, 0.0)
-        if scale.rejects(ours, theirs):
-            return _rejected(verdict, Reason(OTHER_SENSE, theirs - ours), *evidence)
+        if weights.rejects(ours, theirs):
+            return _rejected(verdict, Reason(OTHER_SENSE, theirs - ours), *evidence, *learnt)
         return msgspec.structs.replace(verdict, reasons=verdict.reasons + evidence)
 
 

@@ -17,7 +17,7 @@ from opilio.core.page import Link, Page, Reading
 from opilio.core.records import Lead, LinkColumns, Verdict
 from opilio.text.term_arrays import count_distinct
 from opilio.topic.evolving import CompiledTable, Terms, term_array
-from opilio.topic.senses import OTHER_SENSE
+from opilio.topic.senses import OTHER_SENSE, is_other_sense
 
 ScoreColumn = NDArray[np.float64]
 
@@ -103,8 +103,7 @@ def tunnel_drop_reason(verdict: Verdict, lead: Lead, tunnel_depth: int) -> str:
     `tunnel_depth` is the number of consecutive irrelevant pages that may be crossed: 0 is the hard focus of S4-18, −1
     is unlimited (S0-28), other values are bounded tunnelling (Pal et al.).
     """
-    if verdict.reasons and verdict.reasons[0].name == OTHER_SENSE:
-        # S3-09: the page is ignored together with its links.
+    if is_other_sense(verdict):
         return OTHER_SENSE
     if verdict.relevant or tunnel_depth < 0 or lead.tunnel < tunnel_depth:
         return ""

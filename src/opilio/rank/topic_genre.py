@@ -1,6 +1,6 @@
 """The link score of S3: topic (Eq. 6) and genre (Eq. 11), with the parents of a URL (S1-22, S3-17, X-11)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import msgspec
@@ -24,44 +24,79 @@ from opilio.topic.evolving import CompiledTable, EvolvingTopic, term_array
 from opilio.topic.genre import GenreDetector
 
 ParentAgg = Literal["sum", "mean", "max", "first"]
+# Names of the parts "genre NAME" and "genre NAME page" of a link's score.
+GENRE_PART = "genre "
+PAGE_PART = " page"
 
 
-def aggregate_parents(values: Sequence[float], method: ParentAgg) -> float:
-    """Aggregate the relevances of a link's parents (S3-E3); 0 without parents.
+ParentValues = tuple[float, ...]
+"""What a page contributes to the scores of its links: its relevance, and its cosine with each genre's words."""
 
-    >>> aggregate_parents([0.5, 1.0], "sum"), aggregate_parents([0.5, 1.0], "mean"), aggregate_parents([], "max")
-    (1.5, 0.75, 0.0)
+
+class LinkParents(msgspec.Struct):
+    """The values of a link's parents: their number, sums, maxima, and those of the first parent."""
+
+    count: int
+    total: ParentValues
+    largest: ParentValues
+    first: ParentValues
+
+
+class KnownParents:
+    """Aggregates the values of each link's parents (S3-17, S3-23) without a list of them, which menus make long.
+
+    Only the first `per_link` parents count, in order of discovery; 0: all. When more than `limit` links are known, the
+    oldest are evicted: most of them were fetched long ago.
     """
-    if not values:
-        return 0.0
-    if method == "sum":
-        return sum(values)
-    if method == "mean":
-        return sum(values) / len(values)
-    return max(values) if method == "max" else values[0]
 
+    def __init__(self, limit: int = 50_000, per_link: int = 0) -> None:
+        self.known: dict[int, LinkParents] = {}
+        self._limit = limit
+        self._per_link = per_link
+        # Page -> its values and the links that they were added to, for pages that are fetched again.
+        self._added: dict[int, tuple[ParentValues, list[int]]] = {}
 
-class KnownParents(msgspec.Struct):
-    """Link key -> (parent key, relevance) of its first `per_link` parents, in order of discovery.
-
-    When more than `limit` links are known, the oldest are evicted: most of them were fetched long ago.
-    """
-
-    limit: int = 50_000
-    per_link: int = 5
-    known: dict[int, list[tuple[int, float]]] = {}
-
-    def add(self, parent: int, relevance: float, links: Iterable[int]) -> None:
-        """Add a page with its relevance and links."""
+    def add(self, page: int, values: ParentValues, links: Iterable[int]) -> None:
+        """Add a page with its links, each of them once."""
+        self.forget(page)
+        counted = []
         for key in links:
-            parents = self.known.setdefault(key, [])
-            if len(parents) < self.per_link and all(p != parent for p, _ in parents):
-                parents.append((parent, relevance))
-        evict_oldest(self.known, self.limit)
+            parents = self.known.get(key)
+            if parents is None:
+                self.known[key] = LinkParents(1, values, values, values)
+            elif self._per_link and parents.count >= self._per_link:
+                continue
+            else:
+                parents.count += 1
+                parents.total = tuple(map(float.__add__, parents.total, values))
+                parents.largest = tuple(map(max, parents.largest, values))
+            counted.append(key)
+        self._added[page] = values, counted
+        evict_oldest(self._added, self._limit)
+        evict_oldest(self.known, self._limit)
 
-    def relevances(self, key: int, besides: int) -> list[float]:
-        """The relevances of a link's parents other than `besides`."""
-        return [relevance for parent, relevance in self.known.get(key, ()) if parent != besides]
+    def forget(self, page: int) -> None:
+        """Remove a page that is fetched again from sums and means; a maximum or a first value may stay the old one."""
+        values, links = self._added.pop(page, ((), []))
+        for key in links:
+            parents = self.known.get(key)
+            if parents is not None and parents.count > 1:
+                parents.count -= 1
+                parents.total = tuple(map(float.__sub__, parents.total, values))
+            elif parents is not None:
+                del self.known[key]
+
+    def aggregate(self, key: int, page: ParentValues, method: ParentAgg) -> ParentValues:
+        """The values of a link's known parents and of the page at hand, aggregated (S3-E3)."""
+        parents = self.known.get(key)
+        if parents is None:
+            return page
+        if method == "max":
+            return tuple(map(max, parents.largest, page))
+        if method == "first":
+            return parents.first
+        total = tuple(map(float.__add__, parents.total, page))
+        return total if method == "sum" else tuple(value / (parents.count + 1) for value in total)
 
 
 LinkTextKind = Literal["url", "anchor", "around"]
@@ -71,17 +106,17 @@ class TopicGenreOptions(msgspec.Struct, frozen=True, kw_only=True):
     """FinalLS = topic·LS_T + genre·LS_G (S3-24): (1, 1) is the paper's simple sum.
 
     (½, ½) gives the same order (S3-E2); `scale="rank"` replaces both scores by their rank among the page's links, which
-    makes the balance meaningful. `parents` is how many of a link's parents count, in order of discovery; the paper sums
-    over all (0), but then menus win (S3-E3): .24 against .34 of the oracle on Python's manual. `form="mass"` divides by
-    the sum of weights instead of the table's size (S3-E3). `texts` are the texts that count besides the parents: all in
-    S3, the surrounding one alone for Hati & Kumar's division score (S0-35). `genre_text_only` scores genres on the
-    surrounding text alone (S3-E4). `tunnel_depth` as in `tunnel_drop_reason`.
+    makes the balance meaningful. `parents` is how many of a link's parents count, in order of discovery; 0, as in the
+    paper: all, so that pages which every menu names win (S3-E3): .24 against .34 of the oracle with five on Python's
+    manual. `form="mass"` divides by the sum of weights instead of the table's size (S3-E3). `texts` are the texts that
+    count besides the parents: all in S3, the surrounding one alone for Hati & Kumar's division score (S0-35).
+    `genre_text_only` scores genres on the surrounding text alone (S3-E4). `tunnel_depth` as in `tunnel_drop_reason`.
     """
 
     topic: float = 1.0
     genre: float = 0.0
     parent_agg: ParentAgg = "sum"
-    parents: int = 5
+    parents: int = 0
     form: LinkTextMeasure = "share"
     texts: tuple[LinkTextKind, ...] = ("url", "anchor", "around")
     scale: Literal["none", "rank"] = "none"
@@ -90,10 +125,11 @@ class TopicGenreOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicGenreRanker:
-    """LS_T = anchor + URL + cohesive text + Σ relevance of the known parents (S3-17…S3-21).
+    """LS_T = anchor + URL + cohesive text + Σ relevance of the known parents (S3-17…S3-21); LS_G likewise (S3-23).
 
-    A worker knows only one parent, the current page, in the part "parent"; `engine.parent_scores` replaces it by all
-    known parents, aggregated by `parent_agg` (X-11), when leads are made.
+    A worker knows only one parent, the current page: its relevance is the part "parent", its cosine with a genre's
+    words the part "genre NAME page". `engine.parent_scores` replaces both by those of all known parents, aggregated by
+    `parent_agg` (X-11), when leads are made.
     """
 
     def __init__(
@@ -121,9 +157,11 @@ class TopicGenreRanker:
         weights = dict.fromkeys(parts, options.topic)
         scores = options.topic * self._scaled(topical)
         if options.genre:
-            parts["genre"] = self._genre_scores(reading, texts)
+            by_genre = self._genre_parts(reading, texts)
+            parts["genre"] = best_genre(by_genre, len(links))
             weights["genre"] = options.genre
             scores = scores + options.genre * self._scaled(parts["genre"])
+            parts |= by_genre
         dropped = drop_all(
             refused_links(reading.page), len(links), tunnel_drop_reason(verdict, lead, options.tunnel_depth)
         )
@@ -135,16 +173,19 @@ class TopicGenreRanker:
 
     def genre_member_scores(self, reading: Reading, texts: LinkTexts) -> ScoreColumn:
         """The genre score of each link from 0 to 1, for the committee."""
-        return np.minimum(self._genre_scores(reading, texts) / 4.0, 1.0)
+        return np.minimum(best_genre(self._genre_parts(reading, texts), texts.links) / 4.0, 1.0)
 
-    def _genre_scores(self, reading: Reading, texts: LinkTexts) -> ScoreColumn:
-        """LS_G: the same formula with the genre's words; the best genre counts (S3-23)."""
-        best = np.zeros(len(reading.page.links))
-        for table in self.genres.compiled.values() if self.genres else ():
+    def _genre_parts(self, reading: Reading, texts: LinkTexts) -> dict[str, ScoreColumn]:
+        """For each genre the score of the link's texts and that of the page, by the same formulas as the topic's."""
+        parts: dict[str, ScoreColumn] = {}
+        for name, table in self.genres.compiled.items() if self.genres else ():
             url, anchor, around = texts.score(table, self.options.form)
-            whole = around if self.options.genre_text_only else url + anchor + around + _cosine(reading, table)
-            best = np.maximum(best, whole)
-        return best
+            if self.options.genre_text_only:
+                parts[f"{GENRE_PART}{name}"] = around
+            else:
+                parts[f"{GENRE_PART}{name}"] = url + anchor + around
+                parts[f"{GENRE_PART}{name}{PAGE_PART}"] = np.full(texts.links, _cosine(reading, table))
+        return parts
 
     def _scaled(self, column: ScoreColumn) -> ScoreColumn:
         if self.options.scale == "none" or column.size < 2:
@@ -152,6 +193,15 @@ class TopicGenreRanker:
         # Equal scores have equal ranks.
         places = np.searchsorted(np.sort(column), column)
         return places / (column.size - 1.0)
+
+
+def best_genre(parts: Mapping[str, ScoreColumn], links: int) -> ScoreColumn:
+    """LS_G of each link: the best genre counts (S3-23)."""
+    best = np.zeros(links)
+    for name, texts in parts.items():
+        if not name.endswith(PAGE_PART):
+            best = np.maximum(best, texts + parts.get(f"{name}{PAGE_PART}", 0.0))
+    return best
 
 
 def _cosine(reading: Reading, table: CompiledTable) -> float:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from opilio.core.records import Outcome
 from opilio.text import term_arrays
 from opilio.topic.expansion import Expansion, FrozenExpansion, QueryLogExpansion
+from opilio.topic.senses import is_other_sense
 from opilio.topic.weights import Idf, Keyword, WeightTable, table_from_weights
 
 QueryLogReader = Callable[[int], tuple[list[list[str]], int, dict[str, str]]]
@@ -106,16 +107,19 @@ class EvolvingTopic:
         return self._compiled
 
     def learn(self, outcomes: Sequence[Outcome]) -> None:
-        """Learn from visits; only the words of new relevant pages count (S0-21)."""
+        """Learn from visits; only the words of new relevant pages count (S0-21), and of seeds (S3-12)."""
         for outcome in outcomes:
             analysis = outcome.analysis
             verdict = analysis.verdict if analysis and not outcome.duplicate_of else None
             if verdict is not None:
                 self.expansion.record_visit()
-            if analysis and verdict and verdict.relevant and analysis.counts:
+            if analysis and verdict and analysis.counts:
                 self._record_surfaces(analysis.counts, analysis.surfaces)
                 counts = {stem: n for stem, n in analysis.counts if self._is_allowed(stem)}
-                self.expansion.add_page(counts, verdict.score, self._background)
+                if self.expansion.waits_for_seeds and outcome.lead.depth == 0 and not is_other_sense(verdict):
+                    self.expansion.add_seed(counts)
+                elif verdict.relevant:
+                    self.expansion.add_page(counts, verdict.score, self._background)
             self.grow()
 
     def grow(self) -> None:

@@ -47,6 +47,10 @@ class _ExpansionBase(msgspec.Struct):
     def record_visit(self) -> None:
         """Record a visit, relevant or not."""
 
+    def add_seed(self, counts: Counts) -> None:
+        """Add a visited seed, relevant or not, while the table waits for the seeds."""
+        del counts
+
     def after_seeding(self, table: WeightTable, background: Idf | None = None) -> WeightTable:
         """The table after all reachable seeds were visited."""
         del background
@@ -132,9 +136,10 @@ class PagewiseExpansion(_ExpansionBase, tag="pagewise", kw_only=True):
 
     A page's keywords are its `keywords` heaviest stems; weights are those of the online tf·idf over all pages so far
     (S3-11), blended with the first table by `trust`. If seeds are `awaited`, the table is first built when they have
-    been visited (S3-12): the `built` heaviest stems of relevant seeds join the user's words. A share of 0 then is the
-    static table (S3-14; with `TfDf` that of S4-02). Terms are chosen page by page, but weights are recomputed only
-    every `period` pages (the paper: every page), because every new table is written to disk and sent to the workers.
+    been visited (S3-12), from all of them, whatever the judge thinks of them: with a `trust` of 1 it consists of their
+    `built` heaviest stems, as in the paper; with less, these join the user's words. A share of 0 then is the static
+    table (S3-14; with `TfDf` that of S4-02). Terms are chosen page by page, but weights are recomputed only every
+    `period` pages (the paper: every page), because every new table is written to disk and sent to the workers.
     """
 
     base: dict[str, float]
@@ -171,11 +176,8 @@ class PagewiseExpansion(_ExpansionBase, tag="pagewise", kw_only=True):
         self.pages.forget(without)
 
     def add_page(self, counts: Counts, score: float, background: Idf | None = None) -> None:
-        """Add one relevant page, if it is relevant enough or comes before the table is built."""
-        if self.waits_for_seeds:
-            self.pages.add(counts)
-            return
-        if score < self.threshold or not self.share:
+        """Add one relevant page, if it is relevant enough. Before the table is built only seeds are added."""
+        if self.waits_for_seeds or score < self.threshold or not self.share:
             return
         self.pages.add(counts)
         self.waiting += 1
@@ -187,6 +189,10 @@ class PagewiseExpansion(_ExpansionBase, tag="pagewise", kw_only=True):
         top = {stem: weight for stem, weight in top.items() if allows(stem, found.containing[stem], found.documents)}
         room = self.size - len(known)
         self.chosen.extend([s for s in top if s not in known][: max(0, room)])
+
+    def add_seed(self, counts: Counts) -> None:
+        """Add a seed that the table is built from (S3-12)."""
+        self.pages.add(counts)
 
     def _page_statistics(self, counts: Counts) -> TermStatistics:
         """The page's own TF; for an idf that grows, with the document frequencies of all pages so far (S3-11)."""
@@ -212,7 +218,10 @@ class PagewiseExpansion(_ExpansionBase, tag="pagewise", kw_only=True):
         self.awaited = 0
         fresh = normalize_weights(self.weighing.weigh(self.pages, background))
         seen = dict(list(fresh.items())[: self.built])
-        self.base = {stem: max(seen.get(stem, 0.0), self.base.get(stem, 0.0)) for stem in self.base | seen}
+        if not seen:  # no seed could be read
+            return table
+        given = self.base if self.trust < 1.0 else {}
+        self.base = {stem: max(seen.get(stem, 0.0), given.get(stem, 0.0)) for stem in given | seen}
         return table.next_version(_keep_labels(table, blend_weights(self.base, fresh, self.chosen, self.trust)))
 
 

@@ -12,10 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opilio.core.errors import TopicError
+from opilio.core.records import Verdict
 
 IdfArray = Callable[[NDArray[np.uint32]], NDArray[np.float64]]
-# The reason by which rankers recognize pages whose links must not be followed (S3-09).
 OTHER_SENSE = "other sense"
+WINDOW = 20  # words on each side
+
+
+def is_other_sense(verdict: Verdict) -> bool:
+    """True for a page that was rejected because of another sense: it is ignored together with its links (S3-09)."""
+    return bool(verdict.reasons) and verdict.reasons[0].name == OTHER_SENSE
 
 
 class ContextRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,27 +55,28 @@ class SenseWeights(msgspec.Struct, frozen=True, kw_only=True):
     topic: dict[int, float]
     others: dict[int, float]
     ambiguous: frozenset[int] = frozenset()
-    window: int = 20
+    window: int = WINDOW
     margin: float = 1.0
 
     def weigh(self, terms: Sequence[int], idf: IdfArray) -> tuple[float, float]:
         """Evidence for the topic and for the others: Σ weight · idf over the distinct words nearby."""
-        near = self._nearby_terms(terms) - self.ambiguous
+        near = nearby_terms(terms, self.ambiguous, self.window) - self.ambiguous
         return _evidence(near, self.topic, idf), _evidence(near, self.others, idf)
 
     def rejects(self, topic: float, others: float) -> bool:
         """True if the other senses outweigh the topic."""
         return others > self.margin * topic
 
-    def _nearby_terms(self, terms: Sequence[int]) -> set[int]:
-        """The words within the window of an ambiguous word; all words if the page has no ambiguous word."""
-        at = [i for i, t in enumerate(terms) if t in self.ambiguous]
-        if not at:
-            return set(terms)
-        near: set[int] = set()
-        for i in at:
-            near.update(terms[max(0, i - self.window) : i + self.window + 1])
-        return near
+
+def nearby_terms(terms: Sequence[int], ambiguous: frozenset[int], window: int = WINDOW) -> set[int]:
+    """The words within the window of an ambiguous word; all words if the page has no ambiguous word."""
+    at = [i for i, t in enumerate(terms) if t in ambiguous]
+    if not at:
+        return set(terms)
+    near: set[int] = set()
+    for i in at:
+        near.update(terms[max(0, i - window) : i + window + 1])
+    return near
 
 
 def _evidence(near: Collection[int], weights: Mapping[int, float], idf: IdfArray) -> float:

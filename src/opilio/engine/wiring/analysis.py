@@ -113,17 +113,19 @@ def build_crawler_parts(
     site_text = SiteText(vocabulary.terms) if expands_by_pages and settings.topic.skip_site_text else None
     if site_text is not None:
         learners[SITE_TEXT_STATE] = site_text
-    for part in (topic_judge, ranker):
+    # A judge that learns words by itself sends those of the whole page, so no other part can learn from the sample.
+    sampler = next((part for part in (topic_judge, judge) if isinstance(part, SamplesPages)), None)
+    for part in (topic_judge, ranker, judge if judge is sampler else None):
         if isinstance(part, HasLearners):
             learners |= part.learners()
     for name, state in states.items():
         # A run with other options may have left states of learners that this one does not have.
         if name in learners:
             restore_state(learners[name], name, state)
-    sample = topic_judge.sample if isinstance(topic_judge, SamplesPages) else None
     detect_genre = build_genres(settings, vocabulary, ()).detect
     link_weight = topic_judge.link_weight if isinstance(topic_judge, LearnedJudge) else 0.0
     with_link = partial(with_link_score, link_weight) if link_weight else None
+    sample = sampler.sample if sampler is not None else None
     features = PageFeatures(vocabulary, detect_genre, expands_by_pages, sample, with_link, site_text)
     analyzer = PageAnalyzer(shared.parser, shared.read, judge, ranker, features, learners, records=shared.make_records)
     return AnalysisParts(analyzer, learners, ranker, owner=owner)

@@ -77,8 +77,8 @@ def check_topic_settings(settings: Settings, topic: Topic) -> None:
     build_component("expansion", settings.expansion, ExpansionStart({}))
     build_component("boost", settings.boost)
     build_component("order", settings.order)
-    if settings.senses["kind"] != "any" and not any(map(vocabulary.terms, topic.contexts)):
-        raise TopicError(f"senses.kind = '{settings.senses['kind']}' needs topic.contexts: words of senses not meant")
+    if settings.senses["kind"] == "contexts" and not any(map(vocabulary.terms, topic.contexts)):
+        raise TopicError("senses.kind = 'contexts' needs topic.contexts: words of senses not meant")
     if settings.expansion.get("log"):
         read_query_log(Path(settings.expansion["log"]))
 
