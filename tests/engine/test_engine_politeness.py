@@ -290,10 +290,15 @@ def test_pause_of_both_schemes_is_known_after_a_restart_when_one_was_read() -> N
 class SharedStarts:
     """Starts at an address that are given to several processes, a second apart."""
 
-    max_late_s = 0.1
-
     def __init__(self) -> None:
         self.free_at = 0.0
+        self.late: list[str] = []
+
+    def max_late_s(self, _address: str) -> float:
+        return 0.4
+
+    def report_late(self, address: str) -> None:
+        self.late.append(address)
 
     def reserve(self, _address: str, now: float, delay_s: float) -> float:
         start = max(now, self.free_at)
@@ -311,6 +316,18 @@ def test_a_start_that_has_passed_is_reserved_again() -> None:
     clock.advance(until=110.0)
     assert asyncio.run(throttle.acquire("a.example", 0.0, 1.0, 0.0)) == 110.2
     assert starts.free_at == 111.2
+
+
+def test_a_request_is_not_sent_after_its_start_has_lapsed() -> None:
+    clock, starts = VirtualClock(100.0), SharedStarts()
+    throttle = HostThrottle(clock, AddressResolver({"a.example": "127.0.0.1"}), 0.0, starts)
+    assert asyncio.run(throttle.acquire("a.example", 0.0, 1.0, 0.5)) == 0.0
+    clock.advance(until=100.4)
+    assert throttle.may_send("http://a.example/")
+    clock.advance(until=100.5)
+    assert not throttle.may_send("http://a.example/")
+    assert throttle.may_send("http://unknown.example/")
+    assert starts.late == ["127.0.0.1"]
 
 
 def test_user_agent_is_honest(tmp_path: Path) -> None:

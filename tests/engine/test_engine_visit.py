@@ -2,10 +2,11 @@
 
 import asyncio
 import random
+from collections.abc import Mapping
 
 from checks.engines import PageFetcher, html
 from opilio.core.clock import SystemClock
-from opilio.core.records import Analysis, FetchResult, HostLease, Lead, url_key
+from opilio.core.records import NOT_SENT_FAILURE, Analysis, Failure, FetchResult, HostLease, Lead, url_key
 from opilio.core.settings import PolitenessSettings
 from opilio.engine.politeness.host_gate import HostGate, HostThrottle
 from opilio.engine.visit import LeaseResult, VisitLimits, Visitor
@@ -104,6 +105,19 @@ def test_next_page_is_asked_for_while_one_is_read() -> None:
     assert [outcome.lead.url for outcome in one.outcomes] == URLS  # in the order they were asked for
     assert len(one.url_results) == len(URLS)
     assert not one.requesting
+
+
+def test_a_request_that_was_not_sent_leaves_no_result() -> None:
+    class Late(PageFetcher):
+        async def fetch(self, url: str, validators: Mapping[str, str] | None = None) -> FetchResult:
+            if url == URLS[1]:
+                return FetchResult(url=url, failure=Failure(NOT_SENT_FAILURE, retry=True))
+            return await super().fetch(url, validators)
+
+    one = served()
+    asyncio.run(visitor(Reader(full=True), Late({url: html(url, "x") for url in URLS})).serve(one))
+    assert [result.key for result in one.url_results] == [url_key(URLS[0])]
+    assert len(one.outcomes) == 1
 
 
 def test_pages_are_read_one_by_one_when_the_readers_have_enough() -> None:

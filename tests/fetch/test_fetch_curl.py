@@ -8,6 +8,7 @@ import pytest
 import uvloop
 
 from checks.hostile_site import Behaviour, Site, answer, raw, silent, site
+from opilio.core.records import NOT_SENT_FAILURE
 from opilio.fetch import curl
 from opilio.fetch.curl import CurlFetcher, conditional_headers, connect_to_entry
 from opilio.fetch.http import FetchLimits, NetworkOptions, follow_redirects
@@ -63,6 +64,20 @@ def test_cookies_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
 
     pages = {"/small": answer(set_cookie="small=1; path=/"), "/large": answer(set_cookie=f"large={'x' * 3000}; path=/")}
     with_site({**pages, "/plain": answer()}, job, NetworkOptions(allow_private=True, cookies=True))
+
+
+def test_a_request_that_is_too_late_is_not_sent() -> None:
+    async def job(fetcher: CurlFetcher, served: Site) -> None:
+        late = True
+        fetcher.may_send = lambda url: not (late and url == served.url("/late"))
+        failure = (await fetcher.fetch(served.url("/late"))).failure
+        assert failure is not None and failure.kind == NOT_SENT_FAILURE
+        assert (await fetcher.fetch(served.url("/"))).status == 200
+        late = False
+        assert (await fetcher.fetch(served.url("/late"))).status == 200
+        assert [request.target for request in served.requests] == ["/", "/late"]
+
+    with_site({"/": answer(), "/late": answer()}, job)
 
 
 def test_connection_is_kept_when_a_host_is_asked_again() -> None:

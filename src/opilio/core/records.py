@@ -7,6 +7,7 @@ import xxhash
 
 # Kinds of failures.
 SOFT_404, SCOPE_FAILURE, CONTENT_TYPE_FAILURE = "soft-404", "scope", "content-type"
+NOT_SENT_FAILURE = "not-sent"  # a worker of a cluster was too late to send the request
 SIGNAL_FAILURE = "signal"  # the owner denies a purpose of `politeness.heed`
 # A form instead of the page. Opilio does not get past it.
 CHALLENGE, LOGIN, CONSENT = "challenge", "login", "consent"

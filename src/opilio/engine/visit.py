@@ -14,6 +14,7 @@ from opilio.core.events import VisitFailed
 from opilio.core.protocols import Fetcher
 from opilio.core.records import (
     CHALLENGE,
+    NOT_SENT_FAILURE,
     SCOPE_FAILURE,
     SIGNAL_FAILURE,
     Analysis,
@@ -129,7 +130,11 @@ class Visitor:
                 served.url_results.append(_make_url_result(lead, UrlState.DROPPED, permit.refusal))
                 served.wake_at = max(served.wake_at, permit.ready_at)
             else:
-                return await self._fetch(lead, permit, served)
+                fetched = await self._fetch(lead, permit, served)
+                if fetched.failure is None or fetched.failure.kind != NOT_SENT_FAILURE:
+                    return fetched
+                # It is queued again as it was.
+                served.closed = True
         return None
 
     async def _process_response(self, lead: Lead, fetched: FetchResult, served: LeaseResult) -> None:

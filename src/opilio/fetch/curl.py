@@ -7,13 +7,14 @@ refuses private addresses.
 
 import asyncio
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import pycurl
 from msgspec.structs import replace
 
 from opilio.core.clock import Clock, SystemClock
-from opilio.core.records import Failure, FetchResult
+from opilio.core.records import NOT_SENT_FAILURE, Failure, FetchResult
 from opilio.core.urls import host_of
 from opilio.fetch.addresses import refused_proxy_host
 from opilio.fetch.curl_driver import CurlDriver, TransferEnd
@@ -63,6 +64,8 @@ class CurlFetcher:
         self._network = network or NetworkOptions()
         self._accept = accept or ResponseFilter()
         self._clock = clock or SystemClock()
+        # Asked when the connection is ready: a worker of a cluster must not send a request after its time.
+        self.may_send: Callable[[str], bool] | None = None
         self._connection_slots = asyncio.Semaphore(self._network.connections)
         self._budget = BodyBudget(self._limits.in_flight_bytes, self._network.connections)
         self._idle: list[pycurl.Curl] = []
@@ -138,6 +141,8 @@ class CurlFetcher:
         handle.setopt(pycurl.HTTPHEADER, headers)
         handle.setopt(pycurl.HEADERFUNCTION, transfer.on_header)
         handle.setopt(pycurl.WRITEFUNCTION, transfer.on_body)
+        if self.may_send is not None:
+            handle.setopt(pycurl.PREREQFUNCTION, partial(self._check_send, transfer))
         if not self._network.proxy:
             transfer.allow_private = self._network.allow_private
             handle.setopt(pycurl.OPENSOCKETFUNCTION, transfer.open_socket)
@@ -145,6 +150,12 @@ class CurlFetcher:
         # An entry names its host, so one left from an earlier request affects no other host.
         if entry:
             handle.setopt(pycurl.CONNECT_TO, [entry])
+
+    def _check_send(self, transfer: Transfer, *_addresses: object) -> int:
+        if self.may_send is None or self.may_send(transfer.url):
+            return int(pycurl.PREREQFUNC_OK)
+        transfer.failure = Failure(NOT_SENT_FAILURE, "its time was over when the connection was ready", retry=True)
+        return int(pycurl.PREREQFUNC_ABORT)
 
     def _build_result(
         self, handle: pycurl.Curl, transfer: Transfer, ended: TransferEnd, started_at: float

@@ -35,6 +35,7 @@ from opilio.engine.wiring.session import create_collection, resolve_workers
 from opilio.engine.wiring.settings import CheckedSettings, resumed_settings
 from opilio.engine.wiring.start import load_topic_and_states
 from opilio.engine.workers.pool import InlinePool
+from opilio.fetch.curl import CurlFetcher
 from opilio.frontier.policy import refuse_nothing
 from opilio.frontier.postgres.frontier import PostgresFrontier
 from opilio.seeds.finder import FoundSeeds
@@ -118,6 +119,8 @@ class ClusterSession:
         if settings.revisit.on and settings.revisit.share >= 1.0:
             committer.min_tier = Tier.REVISIT
         gate = self._build_gate(shared, committer, rules)
+        if isinstance(fetcher, CurlFetcher):
+            fetcher.may_send = gate.may_send
         commands = WorkerCommands(shared, meter, analysis, collection, rules)
         visitor = Visitor(
             with_conditional_requests(settings, fetcher, SharedReader(shared)),
@@ -148,6 +151,8 @@ class ClusterSession:
             return shared.run(lambda db: stored_robots(db, origin))
 
         fetcher = build_fetcher(self._settings, clock)
+        if isinstance(fetcher, CurlFetcher):
+            fetcher.may_send = throttle.may_send
         self._exit_stack.push_async_callback(fetcher.close)
         gate = LeaseGate(politeness, fetcher, clock, throttle, load_robots, store_robots)
         gate.holds, gate.lease_s = committer.holds, self._settings.engine.lease_s

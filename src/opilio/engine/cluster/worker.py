@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from opilio.core.caches import evict_oldest
 from opilio.core.clock import elapsed_s
 from opilio.core.events import BatchCommitted, CrawlStopped, Event
 from opilio.core.records import HostLease, Tier
 from opilio.core.settings import StopSettings
-from opilio.core.urls import host_of
+from opilio.core.urls import host_of, origin_of
 from opilio.engine.politeness.host_gate import HostGate, Permit
 from opilio.engine.politeness.robots import RobotsRules
 from opilio.engine.visit import LeaseResult
@@ -31,9 +32,10 @@ from opilio.store.writer import save_robots
 MIN_BACKLOG, MAX_BACKLOG = 8, 2_000
 BACKLOG_SHARE = 1 / 16
 FULL_WAIT_S, IDLE_WAIT_S = 0.05, 0.25
-# Requests of different workers to one address keep this much more apart: for a worker that is late, and for the time
-# until its request has left, which on a busy machine is long.
-ADDRESS_MARGIN_S = 0.2
+# Requests of different workers to one address keep this much more apart: a worker connects and sends within this time,
+# or not at all. It doubles for an address whose connections take longer.
+ADDRESS_MARGIN_S, MAX_ADDRESS_MARGIN_S = 0.2, 30.0
+MAX_SLOW_ADDRESSES = 50_000
 TIMED_LEASES = 500  # percentiles are those of the last leases
 
 
@@ -212,14 +214,23 @@ class WorkerCommitter:
 class AddressReservations:
     """See `ReservesStarts`: starts at an address are given by the database, to all workers."""
 
-    max_late_s = ADDRESS_MARGIN_S / 4
-
     def __init__(self, connection: SharedConnection) -> None:
         self._connection = connection
+        self._margins: dict[str, float] = {}
+
+    def max_late_s(self, address: str) -> float:
+        """How long after its start a request may be sent: the next start of another worker is as much later."""
+        return self._margins.get(address, ADDRESS_MARGIN_S)
+
+    def report_late(self, address: str) -> None:
+        """Give the next request to this address twice the time."""
+        self._margins[address] = min(2 * self.max_late_s(address), MAX_ADDRESS_MARGIN_S)
+        evict_oldest(self._margins, MAX_SLOW_ADDRESSES)
 
     def reserve(self, address: str, now: float, delay_s: float) -> float:
         """The time at which a request to that address may start; it is taken from now on."""
-        return self._connection.run(lambda db: reserve_address(db, address, now, delay_s + ADDRESS_MARGIN_S))
+        margin_s = self.max_late_s(address)
+        return self._connection.run(lambda db: reserve_address(db, address, now, delay_s + margin_s))
 
 
 class LeaseGate(HostGate):
@@ -241,6 +252,11 @@ class LeaseGate(HostGate):
         if not permit.retry_at and not permit.refusal:
             self.release(url, permit.delay_s)
         return self._come_back_later(permit.delay_s, ready_at)
+
+    def may_send(self, url: str) -> bool:
+        """See `HostGate`; a worker that was stopped may have lost the lease."""
+        delay_s = min(self._host_delay_s(origin_of(url)), self.lease_s / 2.0)
+        return self.holds(host_of(url), delay_s) and super().may_send(url)
 
     def _come_back_later(self, delay_s: float, ready_at: float) -> Permit:
         """The lease ends soon. A request may have just been sent, so the next holder waits."""

@@ -77,13 +77,18 @@ class AddressThrottle:
     `keep_s` are forgotten once there are more than `limit`.
     """
 
-    max_late_s = inf  # one process: an unused start is not given to another
-
     def __init__(self, floor: float = 0.0, *, limit: int = 100_000, keep_s: float = MAX_BACKOFF_S) -> None:
         self._not_before = floor
         self._limit = limit
         self._keep_s = keep_s
         self._last_request: dict[str, tuple[float, float]] = {}  # start and delay of the last request
+
+    def max_late_s(self, address: str) -> float:  # noqa: ARG002 the protocol's signature
+        """One process: an unused start is not given to another."""
+        return inf
+
+    def report_late(self, address: str) -> None:
+        """Never called, because no start lapses."""
 
     def reserve(self, address: str, now: float, delay_s: float) -> float:
         """Reserve a start: the time at which a request to that address may be sent."""

@@ -9,13 +9,14 @@ another host), and counts from the time at which requests are really sent, which
 import asyncio
 import socket
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import Protocol, TypeVar
 
 import msgspec
 
 from opilio.core.clock import Clock
 from opilio.core.protocols import Fetcher
-from opilio.core.records import SIGNAL_FAILURE, FetchResult
+from opilio.core.records import NOT_SENT_FAILURE, SIGNAL_FAILURE, FetchResult
 from opilio.core.settings import PolitenessSettings
 from opilio.core.urls import host_of, origin_of
 from opilio.engine.politeness.delays import AddressThrottle, effective_delay_s
@@ -27,17 +28,20 @@ from opilio.parse.signals import read_signals
 
 MAX_THROTTLED_HOSTS = 50_000  # hosts and addresses; more than can be requested within one delay
 POLL_S = 0.02
+MAX_SEND_ATTEMPTS = 8  # of a robots.txt whose start lapsed; each next one has twice the time
 V = TypeVar("V")
 
 
 class ReservesStarts(Protocol):
     """Keeps requests to one address apart: those of this process, or of all workers.
 
-    A start lapses `max_late_s` after its time: another process may have been given the next one.
+    A start lapses `max_late_s` after its time: another process may have been given the next one. `report_late`: a
+    request was not sent in time, so the next one gets more.
     """
 
-    @property
-    def max_late_s(self) -> float: ...
+    def max_late_s(self, address: str) -> float: ...
+
+    def report_late(self, address: str) -> None: ...
 
     def reserve(self, address: str, now: float, delay_s: float) -> float: ...
 
@@ -62,27 +66,40 @@ class HostThrottle:
         self._busy_hosts: set[str] = set()
         self._free_at: dict[str, float] = {}
         self._last_request: dict[str, tuple[float, float]] = {}  # by address: time and delay of the last one
-        self._reserved_start: dict[str, float] = {}  # by host: a reserved start at its address that was not used yet
+        self._reserved_start: dict[str, tuple[float, float]] = {}  # by host: a start that was not used yet
+        self._send_by: dict[str, tuple[float, str]] = {}  # by host: when its start lapses, and its address
         self.host_delays_s: Mapping[str, float] = {}  # set by the user, by host
 
     async def acquire(self, host: str, ready_at: float, delay_s: float, patience_s: float) -> float:
         """Wait for the host and take it (returns 0.0); or return when to try again, if the wait is too long."""
         address = await self._addresses.resolve(host) if self._addresses is not None and delay_s > 0 else ""
         while True:
-            start = max(ready_at, self._not_before, self._address_start(host, address, ready_at, delay_s))
+            reserved, max_late_s = self._address_start(host, address, ready_at, delay_s)
+            start = max(ready_at, self._not_before, reserved)
             if start - self._clock.now() > patience_s:
                 if address:
-                    _put_bounded(self._reserved_start, host, start)
+                    _put_bounded(self._reserved_start, host, (start, max_late_s))
                 return start
             await self._clock.sleep(start - self._clock.now())
             while (wait_s := self._wait_s(host, address, delay_s)) > 0:
                 await self._clock.sleep(wait_s)
-            if not address or self._clock.now() <= start + self._address_throttle.max_late_s:
+            # Most of the time is left for connecting.
+            if self._clock.now() <= start + max_late_s / 4:
                 break
         self._busy_hosts.add(host)
         if address:
             _put_bounded(self._last_request, address, (self._clock.now(), delay_s))
+        if max_late_s < inf:
+            _put_bounded(self._send_by, host, (start + max_late_s, address))
         return 0.0
+
+    def may_send(self, url: str) -> bool:
+        """Whether the request that was acquired may still be sent, now that its connection is ready."""
+        lapses_at, address = self._send_by.get(host_of(url), (inf, ""))
+        if self._clock.now() <= lapses_at:
+            return True
+        self._address_throttle.report_late(address)
+        return False
 
     def release(self, host: str, delay_s: float) -> None:
         """The request has ended."""
@@ -90,12 +107,15 @@ class HostThrottle:
         if delay_s > 0:
             _put_bounded(self._free_at, host, self._clock.now() + delay_s)
 
-    def _address_start(self, host: str, address: str, ready_at: float, delay_s: float) -> float:
-        """A start at the address: the one reserved before, unless it has lapsed, or a new one."""
-        given, earliest = self._reserved_start.pop(host, 0.0), max(ready_at, self._clock.now())
-        if given and given + self._address_throttle.max_late_s >= earliest:
-            return given
-        return self._address_throttle.reserve(address, earliest, delay_s) if address else 0.0
+    def _address_start(self, host: str, address: str, ready_at: float, delay_s: float) -> tuple[float, float]:
+        """A start at the address and its `max_late_s`: the one reserved before, unless it has lapsed, or a new one."""
+        (given, max_late_s), earliest = self._reserved_start.pop(host, (0.0, inf)), max(ready_at, self._clock.now())
+        if given and given + max_late_s / 4 >= earliest:
+            return given, max_late_s
+        if not address:
+            return 0.0, inf
+        max_late_s = self._address_throttle.max_late_s(address)
+        return self._address_throttle.reserve(address, earliest, delay_s), max_late_s
 
     def _wait_s(self, host: str, address: str, delay_s: float) -> float:
         if host in self._busy_hosts:
@@ -156,7 +176,7 @@ def _put_bounded(kept: dict[str, V], key: str, value: V) -> None:
 MAX_CACHED_ROBOTS_BYTES = 16 << 20  # rules in memory; others are read from the collection again
 MAX_THROTTLE_WAIT_S = 0.5  # a visit that would wait longer releases its connection and is tried again
 PRIVATE_ADDRESS_REASON = f"{PRIVATE_ADDRESS}: only --allow-private lets it be asked"
-ALL_ALLOWED = RobotsRules(expires_at=float("inf"))
+ALL_ALLOWED = RobotsRules(expires_at=inf)
 
 LoadRobots = Callable[[str], bytes | None]  # the stored rules of an origin
 StoreRobots = Callable[[str, RobotsRules, float], None]  # store the rules of an origin and the delay of its host
@@ -224,6 +244,10 @@ class HostGate:
                 return Permit(delay_s=delay_s, refusal=refusal, ready_at=ready_at)
         retry_at = await self._throttle.acquire(host_of(url), ready_at, delay_s, MAX_THROTTLE_WAIT_S)
         return Permit(delay_s=delay_s, retry_at=retry_at, host_signals=signals)
+
+    def may_send(self, url: str) -> bool:
+        """Whether a permitted request may still be sent, now that its connection is ready."""
+        return self._throttle.may_send(url)
 
     def release(self, url: str, delay_s: float) -> None:
         """The request that was permitted has ended."""
@@ -303,13 +327,17 @@ class _ThrottledFetcher:
 
     async def fetch(self, url: str, validators: Mapping[str, str] | None = None) -> FetchResult:
         host = host_of(url)
-        if host != self._held_host:
-            await self._throttle.acquire(host, 0.0, self._delay_s, float("inf"))
-        self._held_host = ""
-        try:
-            return await self._fetcher.fetch(url, validators)
-        finally:
-            self._throttle.release(host, self._delay_s)
+        for _ in range(MAX_SEND_ATTEMPTS):
+            if host != self._held_host:
+                await self._throttle.acquire(host, 0.0, self._delay_s, inf)
+            self._held_host = ""
+            try:
+                fetched = await self._fetcher.fetch(url, validators)
+            finally:
+                self._throttle.release(host, self._delay_s)
+            if fetched.failure is None or fetched.failure.kind != NOT_SENT_FAILURE:
+                break
+        return fetched
 
     async def close(self) -> None:
         """The fetcher is closed by its owner."""
