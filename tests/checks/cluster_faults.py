@@ -63,9 +63,7 @@ class FaultReport(msgspec.Struct, frozen=True, kw_only=True):
     pages_twice: int
     overlapping_leases: int
     too_early: int  # requests within the pause of their host
-    # Within the pause of their address: a request that was permitted just before a worker lost the database may leave
-    # late, because the worker waits for the database first.
-    too_early_at_address: int
+    too_early_at_address: int  # requests within the pause of their address
     problems: list[str]  # found by `verify`
     requests: int
     refetches: int
