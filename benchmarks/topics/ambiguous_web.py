@@ -19,7 +19,7 @@ SHAPE = WebShape(
 
 
 def main(folder: Path) -> None:
-    """A person says "crane" and means the bird: name and keyword are the ambiguous word, the labels stay."""
+    """A user enters "crane" and means the bird: name and keyword are the ambiguous word, the labels stay."""
     write_synthetic_web(SHAPE, folder)
     path = folder / "topics.toml"
     topics = tomllib.loads(path.read_text("utf-8"))["topic"]

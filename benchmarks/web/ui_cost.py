@@ -146,14 +146,14 @@ class _Indexing:
     """The process that keeps the index, and nothing else."""
 
     def __init__(self, folder: Path) -> None:
-        self._keeper = BackgroundIndexer([folder])
+        self._indexer = BackgroundIndexer([folder])
 
     def begin(self) -> None:
-        self._keeper.start()
+        self._indexer.start()
 
     def close(self) -> tuple[float, int]:
-        used = _cpu_of(self._keeper._process.pid or 0)
-        self._keeper.stop()
+        used = _cpu_of(self._indexer._process.pid or 0)
+        self._indexer.stop()
         return used, 0
 
 

@@ -63,7 +63,7 @@ def lose(folder: Path, url: str, at: float) -> None:
 
 
 def judge(folder: Path, url: str, relevant: bool) -> None:
-    """A person's word about a page, taken up as a crawl does."""
+    """A label of a page, applied as a crawl does it."""
     with closing(Collection.open_for_writing(folder)) as made:
         writer = CollectionWriter(made, None)
         writer.resume()

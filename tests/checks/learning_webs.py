@@ -67,7 +67,7 @@ class KilledError(Exception):
 
 def crawl_and_stop_dead(folder: Path, tree: Tree, after: int) -> BatchCommitter:
     """Crawl in this process and stop without a shutdown after a number of commits; returns the committer as it was."""
-    ledgers: list[BatchCommitter] = []
+    committers: list[BatchCommitter] = []
     seen = 0
 
     def listen(event: Event) -> None:
@@ -81,14 +81,14 @@ def crawl_and_stop_dead(folder: Path, tree: Tree, after: int) -> BatchCommitter:
         async with made as running:
             committer = running.engine._parts.committer
             assert isinstance(committer, BatchCommitter)
-            ledgers.append(committer)
+            committers.append(committer)
             running.engine.add_listener(listen)
             if after:
                 await running.engine.run()
 
     with suppress(KilledError):
         asyncio.run(main())
-    return ledgers[-1]
+    return committers[-1]
 
 
 def memory_of(batch_committer: BatchCommitter) -> CommitteeLearner:

@@ -93,11 +93,11 @@ def _asked_of(folder: Path, word: str, target: str, data: bytes = b"") -> list[s
     return [outcome.lead.url for event in later for outcome in event.outcomes]
 
 
-@pytest.mark.parametrize("wish", [("ban", "h1.example"), ("exclude", "*/1?.html")])
-def test_unwanted_addresses_are_dropped_now_and_later(tmp_path: Path, wish: tuple[str, str]) -> None:
-    later = _asked_of(tmp_path / "c", *wish)
+@pytest.mark.parametrize("command", [("ban", "h1.example"), ("exclude", "*/1?.html")])
+def test_unwanted_addresses_are_dropped_now_and_later(tmp_path: Path, command: tuple[str, str]) -> None:
+    later = _asked_of(tmp_path / "c", *command)
     excluded = HostRules()
-    excluded.apply(*wish)
+    excluded.apply(*command)
     assert [url for url in later[1:] if excluded.refusal_reason(url)] == []  # the first was in flight
     assert any(state == DROPPED and excluded.refusal_reason(url) for url, state in known(tmp_path / "c").items())
 

@@ -160,64 +160,64 @@ def lead(path: str) -> tuple[Lead, FetchResult]:
     return Lead(url=ROOT + path, key=1, host="a.example"), FetchResult(url=ROOT + path, status=200)
 
 
-async def results(desk: WorkerPool, *paths: str) -> list[Analysis | BaseException]:
-    return await asyncio.gather(*(desk.analyze(*lead(path)) for path in paths), return_exceptions=True)
+async def results(pool: WorkerPool, *paths: str) -> list[Analysis | BaseException]:
+    return await asyncio.gather(*(pool.analyze(*lead(path)) for path in paths), return_exceptions=True)
 
 
-def with_desk(make: Callable[[], object], count: int, job: Callable[[WorkerPool], object]) -> object:
+def with_pool(make: Callable[[], object], count: int, job: Callable[[WorkerPool], object]) -> object:
     async def main() -> object:
-        desk = WorkerPool(make, count)  # type: ignore[arg-type]
-        await desk.start()
+        pool = WorkerPool(make, count)  # type: ignore[arg-type]
+        await pool.start()
         try:
-            return await asyncio.wait_for(job(desk), PATIENCE_S)  # type: ignore[arg-type]
+            return await asyncio.wait_for(job(pool), PATIENCE_S)  # type: ignore[arg-type]
         finally:
-            await desk.close()
+            await pool.close()
 
     return asyncio.run(main())
 
 
 @pytest.mark.slow
 def test_worker_is_replaced_and_only_its_page_fails_when_it_dies() -> None:
-    async def job(desk: WorkerPool) -> None:
-        desk.update_state("topic", b"v1")
-        first = await results(desk, "a", "boom", "b", "raise", "c")
+    async def job(pool: WorkerPool) -> None:
+        pool.update_state("topic", b"v1")
+        first = await results(pool, "a", "boom", "b", "raise", "c")
         kinds = [type(r).__name__ for r in first]
         assert kinds == ["Analysis", "AnalysisError", "Analysis", "AnalysisError", "Analysis"], first
         assert "worker processes ended while they analyzed this page" in str(first[1])
         assert str(first[3]) == "ValueError: bad page"
-        again = await results(desk, "d", "boom", "e", "boom", "f")
+        again = await results(pool, "d", "boom", "e", "boom", "f")
         assert [type(r).__name__ for r in again].count("Analysis") == 3
         titles = [r.title for r in (*first, *again) if isinstance(r, Analysis)]
         assert {t.partition(" ")[2] for t in titles} == {"topic v1"}, "a replacement gets what was learnt"
         assert len({t.partition(" ")[0] for t in titles}) > 1
 
-    with_desk(Deadly, 1, job)
+    with_pool(Deadly, 1, job)
 
 
 @pytest.mark.slow
 def test_last_answer_of_a_dead_worker_counts_when_a_write_to_it_fails_first() -> None:
-    async def job(desk: WorkerPool) -> list[Analysis | BaseException]:
-        await results(desk, "started")
-        asked = [asyncio.ensure_future(desk.analyze(*lead(path))) for path in ("a", "boom")]
+    async def job(pool: WorkerPool) -> list[Analysis | BaseException]:
+        await results(pool, "started")
+        asked = [asyncio.ensure_future(pool.analyze(*lead(path))) for path in ("a", "boom")]
         await asyncio.sleep(0)  # both are sent; nothing is read until the worker is dead
-        desk._workers[0].process.join()
-        asked.append(asyncio.ensure_future(desk.analyze(*lead("b"))))
+        pool._workers[0].process.join()
+        asked.append(asyncio.ensure_future(pool.analyze(*lead("b"))))
         return await asyncio.gather(*asked, return_exceptions=True)
 
-    found = with_desk(Deadly, 1, job)
+    found = with_pool(Deadly, 1, job)
     assert isinstance(found, list)
     assert [type(r).__name__ for r in found] == ["Analysis", "AnalysisError", "Analysis"]
 
 
 @pytest.mark.slow
 def test_pool_gives_up_when_workers_die_at_their_start() -> None:
-    async def job(desk: WorkerPool) -> list[Analysis | BaseException]:
+    async def job(pool: WorkerPool) -> list[Analysis | BaseException]:
         found: list[Analysis | BaseException] = []
         while not any(isinstance(r, WorkerStartError) for r in found):
-            found = await results(desk, "a")
+            found = await results(pool, "a")
         return found
 
-    with_desk(stillborn, 1, job)
+    with_pool(stillborn, 1, job)
 
 
 @pytest.mark.slow

@@ -283,8 +283,8 @@ def test_pause_of_both_schemes_is_known_after_a_restart_when_one_was_read() -> N
         for scheme, delay_s in (("http", 20.0), ("https", 0.0))
     }
     clock = VirtualClock()
-    manners = HostGate(PolitenessSettings(), MemoryFetcher({}), clock, HostThrottle(clock), kept.get, lambda *_: None)
-    assert asyncio.run(manners.acquire("https://a.example/", 0.0)).delay_s == 20.0
+    gate = HostGate(PolitenessSettings(), MemoryFetcher({}), clock, HostThrottle(clock), kept.get, lambda *_: None)
+    assert asyncio.run(gate.acquire("https://a.example/", 0.0)).delay_s == 20.0
 
 
 class SharedStarts:

@@ -227,7 +227,7 @@ def test_page_that_moved_by_way_of_another_address_takes_its_history_along(site:
     assert site.pages() == ["", "2", "3", "new"]
     assert site.versions("new") == [("Article 1", "moved"), ("Article 1", "")]
     assert page_history(site.folder, ROOT + "1").moved_to == ROOT + "new"
-    assert explained_page(site.folder, ROOT + "new").relevant is False, "as a person said of it"
+    assert explained_page(site.folder, ROOT + "new").relevant is False, "as it is labelled"
 
 
 @pytest.mark.parametrize("nowhere", ["/lost", "/circle", "/closed", "/2"])

@@ -1,4 +1,4 @@
-"""A person's word about a page stands when the page changes, moves, or comes back, until it is taken back."""
+"""A label of a page is valid when the page changes, moves or returns, until it is removed."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -64,8 +64,8 @@ def served() -> LeaseResult:
 def visitor(reader: Reader, fetcher: PageFetcher) -> Visitor:
     clock, nothing_kept = SystemClock(), dict[str, bytes]()
     polite = PolitenessSettings(delay_s=0.0)
-    manners = HostGate(polite, fetcher, clock, HostThrottle(clock), nothing_kept.get, lambda *_: None)
-    return Visitor(fetcher, reader, manners, clock, VisitLimits(), random.Random(0))
+    gate = HostGate(polite, fetcher, clock, HostThrottle(clock), nothing_kept.get, lambda *_: None)
+    return Visitor(fetcher, reader, gate, clock, VisitLimits(), random.Random(0))
 
 
 def site() -> PageFetcher:

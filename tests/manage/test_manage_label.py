@@ -135,7 +135,7 @@ def test_labels_are_taken_up_by_a_running_crawl(tmp_path: Path) -> None:
             ready.set()
             assert labelled.wait(PATIENCE_S)
 
-    def person() -> None:
+    def user() -> None:
         assert ready.wait(PATIENCE_S)
         for word in (False, True, None, False):
             report, problems = label_pages(folder, [given(HUB, word)], 5.0)
@@ -143,7 +143,7 @@ def test_labels_are_taken_up_by_a_running_crawl(tmp_path: Path) -> None:
         labelled.set()
 
     results: list[tuple[bool, int, list[str]]] = []
-    thread = threading.Thread(target=person)
+    thread = threading.Thread(target=user)
     thread.start()
     with served(SmallWeb(mixed_web())) as server:
         crawl(folder, learning_tree(server, stop={"pages": 20}), listen)

@@ -73,8 +73,8 @@ def test_commands_of_all_collections_hold_in_the_merged_one(tmp_path: Path) -> N
     assert later
     assert [url for url in later if re.search(r"//h2\.|/1\d\.html$", url)] == []
     with open_readonly(both) as collection:
-        wishes = load_host_rules(collection)
-    assert (wishes.banned_hosts, wishes.boosted_hosts, wishes.host_delays_s) == (
+        rules = load_host_rules(collection)
+    assert (rules.banned_hosts, rules.boosted_hosts, rules.host_delays_s) == (
         {"h2.example"},
         set(),
         {"h1.example": 0.01},

@@ -328,7 +328,7 @@ def test_agents_command_shows_them_and_sends_one_home(tmp_path: Path) -> None:
 
 
 def test_agents_share_the_words_of_their_seeds(tmp_path: Path) -> None:
-    """S3-12: a table that is built from the seeds grew, whatever the person gave stays the first version."""
+    """S3-12: a table that is built from the seeds grew, and the user's table stays the first version."""
     with served(SmallWeb(WEB)) as server:
         crawl(tmp_path / "c", {**by_agents(server), "stop": {"pages": 6}})
     given = {k.label for k in table_history(tmp_path / "c")[0][1].keywords}
@@ -370,7 +370,7 @@ def test_agents_command_says_what_to_do_without_agents(tmp_path: Path) -> None:
     ],
 )
 def test_agents_are_as_many_as_requested(agents: dict[str, Any], names: list[str]) -> None:
-    """The strategy's number holds only where the person says nothing of it."""
+    """The strategy's number holds only if the user sets no other."""
     tree = {"strategy": "s3-agents", "topic": {"name": "birds"}, "seeds": {"urls": SEEDS}, "agents": agents}
     assert [profile.name for profile in agent_profiles(resolve_settings(tree))] == names
 

@@ -156,8 +156,8 @@ def settings_for(strategy: str, **rank: object) -> Settings:
 def test_strategy_makes_its_learner_s1_27_s1_28_s1_29(name: str) -> None:
     settings = settings_for(f"s1-{name}")
     topic = build_topic(settings)
-    mind = build_analysis_parts(settings, topic, {"topic": initial_topic_state(settings, topic)})
-    ranker = mind.learners["rank"]
+    parts = build_analysis_parts(settings, topic, {"topic": initial_topic_state(settings, topic)})
+    ranker = parts.learners["rank"]
     assert isinstance(ranker, AttributesRanker) and ranker.trainer.learner.name == name
     assert settings.topic.around == "beside"
 
@@ -184,9 +184,9 @@ def test_probability_of_a_trained_learner_is_a_member_of_the_committee(tmp_path:
     (tmp_path / MODEL_FILE).write_bytes(write_models([learner]))
     settings = settings_for("opilio", trained=str(tmp_path))
     topic = build_topic(settings)
-    mind = build_analysis_parts(settings, topic, {"topic": initial_topic_state(settings, topic)})
+    parts = build_analysis_parts(settings, topic, {"topic": initial_topic_state(settings, topic)})
     page = reading_of("[wren](http://a.example/wren)\n\n\n[zum](http://a.example/zum)")
-    rows = unpack_features([r.features for r in scored_links(mind.ranker, page, verdict_of(0.7), lead_to())])
+    rows = unpack_features([r.features for r in scored_links(parts.ranker, page, verdict_of(0.7), lead_to())])
     chances = rows["dense"][:, DENSE_FIELDS.index("s1")].astype(float)
     assert chances.min() > 0.0 and chances[0] != chances[1]
 

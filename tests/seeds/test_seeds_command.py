@@ -44,7 +44,7 @@ def configure(
     each: dict[str, dict[str, object]] | None = None,
     **options: object,
 ) -> Path:
-    """The person's own file of engines; `each` has options of single ones."""
+    """The user's own file of engines; `each` has options of single ones."""
     path = tmp_path / "config" / "opilio" / "engines.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     tables = {kind: {**double.engine(kind), **options, **(each or {}).get(kind, {})} for kind in kinds}

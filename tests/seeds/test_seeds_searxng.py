@@ -37,12 +37,12 @@ def lists(double: SearchDouble) -> None:
     double.faults = {}
 
 
-def found(url: str, wish: SeedRequest, **options: object) -> FoundSeeds:
+def found(url: str, request: SeedRequest, **options: object) -> FoundSeeds:
     async def main() -> FoundSeeds:
         client = ApiClient("Opilio/test (+https://opilio.example/about)")
         tree = complete_engine("mine", {"kind": "searxng", "url": url, "pause_s": 0.0, "timeout_s": 60.0, **options})
         try:
-            return await find_seeds([build_source("mine", tree, client, SystemClock(), MemoryQuota())], wish)
+            return await find_seeds([build_source("mine", tree, client, SystemClock(), MemoryQuota())], request)
         finally:
             await client.close()
 
