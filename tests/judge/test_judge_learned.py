@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from opilio.core.records import Analysis, FetchResult, Outcome, Verdict
-from opilio.judge.learned import LearnedJudge, with_link_score
+from opilio.judge.learned import MIN_LABELS, LabelCalibration, LearnedJudge, with_link_score
 from opilio.judge.similarity import CoverageJudge
 from opilio.learn.text_model import MAX_TERMS, TextModel
 from opilio.testing.conformance import check_judge, check_learner
@@ -243,3 +243,23 @@ def test_text_model_is_bounded_when_words_never_end() -> None:
     for start in range(0, 3 * MAX_TERMS, 2000):
         model.add(np.arange(start, start + 2000, dtype=np.int64), True)
     assert len(model.state().counts[0]) // 4 <= 2 * MAX_TERMS
+
+
+def test_few_labels_correct_no_score() -> None:
+    assert LabelCalibration.fit([(0.5, True)] * (MIN_LABELS - 1)) is None
+
+
+def test_labels_against_the_judge_lower_its_scores_and_move_the_doubtful_ones() -> None:
+    found = LabelCalibration.fit([(0.5, False)] * 4 + [(0.6, False), (0.7, True)])
+    assert found is not None
+    assert found.labels == 6
+    assert 0.0 < found.probability(0.2) < found.probability(0.6) < 0.5 < found.probability(0.9)
+    assert found.probability(found.doubtful_score) == pytest.approx(0.5)
+
+
+@given(st.lists(st.tuples(st.floats(0.0, 1.0), st.booleans()), min_size=MIN_LABELS, max_size=60))
+def test_offset_of_labels_is_the_most_likely_one(judged: list[tuple[float, bool]]) -> None:
+    found = LabelCalibration.fit(judged)
+    assert found is not None
+    misses = sum(label - found.probability(score) for score, label in judged)
+    assert found.offset == pytest.approx(misses, abs=0.01)

@@ -9,11 +9,14 @@ import pytest
 from checks.explanations import explained_page
 from checks.learning_webs import HUB, learning_tree, mixed_web, restored
 from checks.small_webs import PATIENCE_S, SmallWeb, crawl, one_line, opilio, rows, served
+from opilio.cli.text_output import format_why
 from opilio.core.errors import UsageError
 from opilio.core.events import BatchCommitted, Event
+from opilio.judge.learned import MIN_LABELS
 from opilio.manage.label import LabelRequest, label_pages, read_label_file
 from opilio.manage.status import collection_status
 from opilio.manage.verify import verify
+from opilio.manage.why import why
 
 TRAIN = "http://trains.example/"
 BIRD = "http://birds.example/birds-1.html"
@@ -26,6 +29,10 @@ def folder(tmp_path: Path) -> Path:
         crawl(tmp_path / "c", learning_tree(server, stop={"pages": 20}, engine={"connections": 2, "batch": 1}))
     assert rows(tmp_path / "c", "SELECT count(*) FROM page WHERE url = ?", TRAIN) == [(1,)]
     return tmp_path / "c"
+
+
+def one_why(folder: Path, url: str) -> str:
+    return "\n".join(format_why(why(folder, url)))
 
 
 def given(url: str, relevant: bool | None) -> LabelRequest:
@@ -49,6 +56,22 @@ def test_label_changes_verdict_counters_judge_and_queue(folder: Path) -> None:
     assert rows(folder, "SELECT key, relevant, at, length(sample) > 0 FROM label")[0][1:] == (1, 5.0, 1)
     assert rows(folder, "SELECT count(*) FROM event WHERE kind = 'PageLabeled'") == [(1,)]
     assert verify(folder) == []
+
+
+def test_labels_correct_the_scores_of_other_pages(folder: Path) -> None:
+    pages = rows(folder, "SELECT url, score, relevant FROM page WHERE duplicate_of = 0 ORDER BY seq")
+    (other, score, _), *labelled = pages[: MIN_LABELS + 1]
+    assert explained_page(folder, other).probability is None
+    # Every label contradicts the judge in the same direction.
+    label_pages(folder, [given(url, False) for url, *_ in labelled], 5.0)
+    page = explained_page(folder, other)
+    assert page.labels == MIN_LABELS
+    assert page.probability is not None
+    assert page.probability < page.score == score
+    assert f"{MIN_LABELS} labels of other pages correct its score to {page.probability:.3f}" in one_why(folder, other)
+    assert explained_page(folder, labelled[0][0]).probability is None
+    label_pages(folder, [given(labelled[0][0], None)], 6.0)
+    assert explained_page(folder, other).probability is None
 
 
 def test_estimate_of_what_is_left_follows_a_label(tmp_path: Path) -> None:

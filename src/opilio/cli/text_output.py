@@ -80,6 +80,8 @@ def _format_ranker(ranker: RankerExplanation) -> list[str]:
 def _format_page(page: PageExplanation) -> list[str]:
     verdict = "relevant" if page.relevant else "not relevant"
     lines = [f"  judged {verdict}, score {page.score:.3f}: {page.title}"]
+    if page.probability is not None:
+        lines.append(f"  {page.labels} labels of other pages correct its score to {page.probability:.3f}")
     if page.genre:
         lines.append(f"  genre: {page.genre}")
     if page.truncated:

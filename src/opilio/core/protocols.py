@@ -309,6 +309,7 @@ class DuplicateDetector(Protocol):
 
 JUDGE_STATE, RANK_STATE, TOPIC_STATE = "judge", "rank", "topic"  # names of states among the snapshots
 PAGE_ALONE, LINK_TO_PAGE = "page alone", "link to it"  # second and third reason of a verdict that counts the link
+COVERAGE = "coverage"  # the reason of a judge whose score is a probability
 LENGTH = "length"  # the reason that says how long a page is, relative to the others
 SITE_TEXT = "site text: "  # prefix of the reason that names text which is not learned from; its value: words
 

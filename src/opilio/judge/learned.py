@@ -16,7 +16,7 @@ from opilio.core.page import Reading
 from opilio.core.protocols import JUDGE_STATE, LENGTH, LINK_TO_PAGE, PAGE_ALONE, BaseLearner
 from opilio.core.records import Outcome, Reason, Verdict
 from opilio.judge.similarity import CoverageJudge
-from opilio.learn.logistic import logistic
+from opilio.learn.logistic import logistic, sigmoid
 from opilio.learn.text_model import TermIds, TextModel, TextModelState
 from opilio.topic.topic import ExamplePage
 
@@ -42,6 +42,9 @@ PAGE_WEIGHT, LINK_BIAS = 0.65, 0.2
 # the topic by chance (docs/lab/judge.md).
 LENGTH_WEIGHT, MAX_LENGTH = 0.6, 2.0
 MIN_CHANCE = 0.005  # probabilities are bounded to this and its complement
+# Labels before scores are corrected by them, and the standard deviation of the correction in log-odds before any label:
+# chosen on the development topics (docs/lab/judge.md).
+MIN_LABELS, OFFSET_DEVIATION = 5, 1.0
 
 
 class _JudgeLesson(msgspec.Struct, array_like=True):
@@ -245,3 +248,38 @@ def with_link_score(weight: float, verdict: Verdict, link_score: float) -> Verdi
 def _bounded_logit(chance: float) -> float:
     bounded = min(1.0 - MIN_CHANCE, max(MIN_CHANCE, chance))
     return math.log(bounded / (1.0 - bounded))
+
+
+class LabelCalibration(msgspec.Struct, frozen=True):
+    """What the user's labels say about the scores of a collection: log-odds to add to each."""
+
+    offset: float
+    labels: int
+
+    @classmethod
+    def fit(cls, judged: Sequence[tuple[float, bool]]) -> "LabelCalibration | None":
+        """The most likely offset, given the judge's scores of labelled pages; None with too few labels.
+
+        For pages of the same crawl only: later pages have another offset (docs/lab/judge.md).
+        """
+        if len(judged) < MIN_LABELS:
+            return None
+        logits = np.array([_bounded_logit(score) for score, _ in judged])
+        labels = np.array([label for _, label in judged], dtype=np.float64)
+        precision, offset = OFFSET_DEVIATION**-2, 0.0
+        for _ in range(40):
+            chances = sigmoid(logits + offset)
+            slope = float((labels - chances).sum()) - precision * offset
+            step = slope / (float((chances * (1.0 - chances)).sum()) + precision)
+            # Newton's method can overshoot where all chances are near 0 or 1.
+            offset += min(1.0, max(-1.0, step))
+        return cls(round(offset, 4), len(judged))
+
+    def probability(self, score: float) -> float:
+        """A judge's score, corrected."""
+        return logistic(_bounded_logit(score) + self.offset)
+
+    @property
+    def doubtful_score(self) -> float:
+        """The score whose corrected probability is one half."""
+        return logistic(-self.offset)

@@ -16,7 +16,7 @@ import numpy as np
 
 from opilio.core.errors import ConfigError, TopicError
 from opilio.core.page import Reading
-from opilio.core.protocols import Judge
+from opilio.core.protocols import COVERAGE, Judge
 from opilio.core.records import Reason, Verdict
 from opilio.learn.logistic import logistic
 from opilio.topic.evolving import CompiledTable, EvolvingTopic
@@ -136,7 +136,7 @@ class CoverageJudge:
             coverage = max(coverage, min(1.0, 2.0 * self.middle * by_class.score))
             reasons = [*by_class.reasons, *reasons]
         score = logistic(self.slope * (coverage - self.middle))
-        return Verdict(score=score, relevant=score >= 0.5, reasons=(Reason("coverage", coverage), *reasons))
+        return Verdict(score=score, relevant=score >= 0.5, reasons=(Reason(COVERAGE, coverage), *reasons))
 
     def _word_coverage(self, reading: Reading) -> tuple[float, list[Reason]]:
         table = self.topic.compiled

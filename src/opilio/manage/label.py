@@ -12,8 +12,8 @@ import msgspec
 
 from opilio.core.errors import CollectionError, ParseError, UsageError
 from opilio.core.files import read_text
-from opilio.core.protocols import Frontier
-from opilio.core.records import url_key
+from opilio.core.protocols import COVERAGE, Database, Frontier
+from opilio.core.records import Reason, url_key
 from opilio.core.settings import Settings
 from opilio.core.urls import canonicalize_url, host_of
 from opilio.engine.labels import LABEL_REASON, LabelInbox, has_pending_label
@@ -23,17 +23,20 @@ from opilio.engine.wiring.build import build_frontier
 from opilio.engine.wiring.settings import collection_settings
 from opilio.engine.wiring.start import latest_snapshots, stored_topic
 from opilio.frontier.postgres.frontier import open_frontier
+from opilio.judge.learned import LabelCalibration
 from opilio.manage.results import LabelReport, PriorityChange
 from opilio.store.collection import Collection, open_readonly
-from opilio.store.commands import NewLabel, append_command, append_labels, current_label
+from opilio.store.commands import NewLabel, append_command, append_labels, current_label, labeled_originals
 from opilio.store.locks import COMMAND_LOCK_TIMEOUT_S, current_writer, is_crawl_running
 from opilio.store.pages import judged_page, page_url
+from opilio.store.run_tables import has_table
 from opilio.store.warc import RecordPosition, read_record
 from opilio.store.writer import CollectionWriter, judge_verdict
 from opilio.topic.topic import Topic
 
 LABEL_VALUES = {"relevant": True, "irrelevant": False}
 MAX_REPORTED_MOVES = 5  # moved links that are reported
+MAX_CALIBRATION_LABELS = 500
 
 
 class LabelRequest(NamedTuple):
@@ -202,3 +205,23 @@ def _priority_changes(frontier: Frontier, moves: Iterable[tuple[str, int, float]
         entry = frontier.entry(host, key)
         if entry is not None:
             yield PriorityChange(entry.lead.url, entry.lead.score, score)
+
+
+def has_probability(reasons: Sequence[Reason]) -> bool:
+    """Is the score of a verdict with these reasons a probability?"""
+    return bool(reasons) and reasons[0].name == COVERAGE
+
+
+def label_calibration(db: Database) -> LabelCalibration | None:
+    """How the labels of a collection correct the scores of its other pages; None with too few labels.
+
+    Judges whose scores are not probabilities have none.
+    """
+    judged = []
+    for key in labeled_originals(db)[-MAX_CALIBRATION_LABELS:] if has_table(db, "label") else ():
+        page = judged_page(db, key)
+        verdict = None if page is None else judge_verdict(page.decoded_reasons, LABEL_REASON)
+        # The label and the judge's verdict come before the judge's reasons.
+        if page is not None and verdict is not None and has_probability(page.decoded_reasons[2:]):
+            judged.append((verdict[1], page.relevant))
+    return LabelCalibration.fit(judged)

@@ -129,6 +129,8 @@ class PageExplanation(msgspec.Struct, frozen=True, kw_only=True):
 
     title: str
     score: float
+    probability: float | None  # the score, corrected by the user's labels of other pages; None with too few labels
+    labels: int  # the number of these labels
     relevant: bool
     reasons: tuple[Reason, ...]
     duplicate_of: str

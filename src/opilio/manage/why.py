@@ -13,6 +13,7 @@ from opilio.engine.link_columns import unpack
 from opilio.frontier.postgres.frontier import open_frontier
 from opilio.frontier.sqlite.queries import host_wakes_at, url_of_key
 from opilio.manage.agents import agent_cards
+from opilio.manage.label import has_probability, label_calibration
 from opilio.manage.results import (
     AgentVerdict,
     Explanation,
@@ -167,9 +168,12 @@ def _page(db: Database, key: int) -> PageExplanation | None:
     page = judged_page(db, key)
     if page is None:
         return None
+    calibration = label_calibration(db) if has_probability(page.decoded_reasons) else None
     return PageExplanation(
         title=page.title,
         score=page.score,
+        probability=round(calibration.probability(page.score), 4) if calibration else None,
+        labels=calibration.labels if calibration else 0,
         relevant=page.relevant,
         reasons=page.decoded_reasons,
         duplicate_of=page_url(db, page.duplicate_of) if page.duplicate_of else "",

@@ -262,10 +262,10 @@ def best_pages(db: Database, limit: int) -> list[RecordedPage]:
     return list(read_rows(db, RecordedPage, f"page WHERE {_HAS_RECORD} ORDER BY score DESC LIMIT ?", (limit,)))
 
 
-def doubtful_pages(db: Database, limit: int) -> list[RecordedPage]:
-    """The pages whose scores are nearest to one half."""
-    source = f"page WHERE {_HAS_RECORD} ORDER BY abs(score - 0.5) LIMIT ?"
-    return list(read_rows(db, RecordedPage, source, (limit,)))
+def doubtful_pages(db: Database, limit: int, middle: float = 0.5) -> list[RecordedPage]:
+    """The pages whose scores are nearest to `middle`."""
+    source = f"page WHERE {_HAS_RECORD} ORDER BY abs(score - ?) LIMIT ?"
+    return list(read_rows(db, RecordedPage, source, (middle, limit)))
 
 
 def kept_scores(db: Database) -> list[float]:

@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 
+from opilio.judge.learned import LabelCalibration
+from opilio.manage.label import label_calibration
 from opilio.store.collection import Collection
 from opilio.store.commands import labeled_keys
 from opilio.store.pages import doubtful_pages, judged_page, kept_scores
@@ -27,33 +29,37 @@ class PrecisionEstimate(msgspec.Struct, frozen=True):
     certain: int  # kept pages whose score is 1: labelled by the user
 
 
-def estimate_precision(scores: list[float]) -> PrecisionEstimate:
-    """Each score is taken as the probability that a kept page is on topic; a label makes it certain.
+def estimate_precision(scores: list[float], calibration: LabelCalibration | None = None) -> PrecisionEstimate:
+    """Each score, corrected by the labels, is the probability that a kept page is on topic; a label makes it certain.
 
     >>> estimate_precision([1.0, 1.0, 0.5, 0.5])
     PrecisionEstimate(kept=4, precision=0.75, low=0.4035, high=1.0, certain=2)
     """
     if not scores:
         return PrecisionEstimate(0, 0.0, 0.0, 0.0, 0)
+    certain = sum(score == 1.0 for score in scores)
+    if calibration is not None:
+        scores = [score if score == 1.0 else calibration.probability(score) for score in scores]
     mean = sum(scores) / len(scores)
     error = 1.96 * math.sqrt(sum(p * (1.0 - p) for p in scores)) / len(scores)
     low, high = max(0.0, mean - error), min(1.0, mean + error)
-    certain = sum(score == 1.0 for score in scores)
     return PrecisionEstimate(len(scores), round(mean, 4), round(low, 4), round(high, 4), certain)
 
 
 def show_review(context: AppContext, request: PageRequest) -> PageView:
     with context.open(request.name) as collection:
+        calibration = label_calibration(collection.connection)
+        estimate = estimate_precision(kept_scores(collection.connection), calibration)
         data = {
-            "pages": _least_sure(collection, request.values["size"]),
-            "estimate": msgspec.to_builtins(estimate_precision(kept_scores(collection.connection))),
+            "pages": _least_sure(collection, request.values["size"], calibration),
+            "estimate": msgspec.to_builtins(estimate),
         }
     return PageView(template="review.html", data=data, title="Review", table_key="pages")
 
 
-def _least_sure(collection: Collection, size: int) -> list[dict[str, Any]]:
+def _least_sure(collection: Collection, size: int, calibration: LabelCalibration | None) -> list[dict[str, Any]]:
     db = collection.connection
-    found = doubtful_pages(db, size + MAX_LABELED)
+    found = doubtful_pages(db, size + MAX_LABELED, calibration.doubtful_score if calibration else 0.5)
     labelled = labeled_keys(db, [page.key for page in found]) if has_table(db, "label") else set[int]()
     return [_row(collection, page.key) for page in found if page.key not in labelled][:size]
 
