@@ -51,6 +51,10 @@ def _names(path: Path) -> Iterator[tuple[int, str]]:
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: p.relative_to(SOURCE).as_posix())
 def test_module_uses_the_usual_words(path: Path) -> None:
+    source = path.read_text(encoding="utf-8")
+    # Most modules have no such word anywhere, and need not be parsed.
+    if not WORD.search(" ".join(source.split())) and not NAME.search(source):
+        return
     name = path.relative_to(SOURCE).as_posix()
     found = [(line, match[0]) for line, text in _texts(path) for match in WORD.finditer(text)]
     assert [(line, word) for line, word in found if (name, word.lower()) not in ALLOWED] == []

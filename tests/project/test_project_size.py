@@ -125,7 +125,8 @@ def test_functions_are_short_over_the_whole_package() -> None:
 
 
 def test_exemptions_are_needed() -> None:
-    assert set(EXEMPT) <= {name for path in MODULES for name, _ in _too_large(path)}
+    named = {exempt.partition(":")[0].removesuffix(" lines") for exempt in EXEMPT}
+    assert set(EXEMPT) <= {name for path in MODULES if _name(path) in named for name, _ in _too_large(path)}
 
 
 def test_modules_are_not_splinters() -> None:
