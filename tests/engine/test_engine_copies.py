@@ -86,8 +86,8 @@ def test_pages_with_one_canonical_url_are_one_page(tmp_path: Path) -> None:
     pages = {p.url: p for p in PageTable(tmp_path / "c", PageFilter())}
     (wren,) = (url for url in pages if "wren" in url)
     assert set(pages) == {root, f"{root}owl", wren}
-    assert pages[wren].column("canonical") == f"{root}wren"
-    assert {wren, *pages[wren].column("aliases").split()} == {url for url in web if "wren" in url}
+    assert pages[wren].values["canonical"] == f"{root}wren"
+    assert {wren, *pages[wren].values["aliases"].split()} == {url for url in web if "wren" in url}
     found = why(tmp_path / "c", wren).page
     assert found is not None
     assert {wren, *found.aliases} == {url for url in web if "wren" in url}

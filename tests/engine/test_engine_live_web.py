@@ -108,7 +108,7 @@ def test_requests_name_the_crawler_and_ask_for_the_language(crawled: tuple[Path,
 
 
 def test_exported_text_has_no_cookie_banner(crawled: tuple[Path, list[Request]]) -> None:
-    texts = {page.url: page.column("text") for page in PageTable(crawled[0], PageFilter())}
+    texts = {page.url: page.text for page in PageTable(crawled[0], PageFilter())}
     assert "wren" in texts[f"{ROOT}/banner"] and "biscuits" not in texts[f"{ROOT}/banner"]
     assert f"{ROOT}/noindex" not in texts
 

@@ -11,11 +11,14 @@ from opilio.search.candidates import RankingWeights
 from opilio.search.results import FacetValue, SearchFilters, SearchResults
 from opilio.search.searcher import Searcher
 
+PRAISE = "Wonderful, beautiful, excellent, happy, lovely."
 A, B = "http://a.example", "http://b.example"
 PAGES = (
     Sheet(url=f"{A}/wren", title="The wren", text="A wren is a small brown bird. It sings loudly.", score=0.9),
     Sheet(url=f"{A}/robin", title="Robins", text="Robins are birds. The song of a robin is soft.", score=0.7),
-    Sheet(url=f"{B}/train", title="Trains", text="A train runs on rails; a small toy train does too.", score=0.1),
+    Sheet(
+        url=f"{B}/train", title="Trains", text=f"A train runs on rails; a small toy train does too. {PRAISE}", score=0.1
+    ),
     Sheet(url=f"{B}/zaun", title="Zaunkönige", text="Die Zaunkönige singen in den Wäldern.", language="de", score=0.8),
     Sheet(url=f"{B}/tokyo", title="東京の鳥", text="東京都にはたくさんの鳥がいます。", language="ja", genre="news"),
     Sheet(url=f"{B}/copy", title="The wren", text="A wren is a small brown bird.", duplicate_of=f"{A}/wren"),
@@ -62,6 +65,7 @@ def found(results: SearchResults) -> list[str]:
         ("www.A.example song", {"robin"}),
         ("a.example/wren", {"wren"}),
         ("relevant:no", {"train"}),
+        ("polarity:positive", {"train"}),  # S3-F1
         ("url:tokyo", {"tokyo"}),
         ("url:b12.html", set()),
         (f"({A}/wren OR {B}/train) -toy", {"wren"}),
@@ -161,6 +165,7 @@ def test_facets_count_what_was_found_and_filters_narrow_it(searcher: Searcher) -
     assert facets["hosts"] == {"b.example": 3, "a.example": 2}
     assert facets["languages"] == {"en": 3, "de": 1, "ja": 1}
     assert facets["genres"] == {"news": 1}
+    assert facets["polarities"] == {"neutral": 2, "positive": 1}  # of the English pages (S3-F1)
     assert list(facets["bands"]) == ["very high", "high", "medium", "very low"]
     chosen = searcher.search("", SearchFilters(hosts=("a.example",), bands=("high",)))
     assert found(chosen) == ["robin"]

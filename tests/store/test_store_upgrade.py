@@ -94,7 +94,7 @@ def test_older_collections_can_be_merged(old: Path) -> None:
 
 def test_signals_of_an_older_collection_are_read_from_its_records(old: Path) -> None:
     pages = list(PageTable(old / "plain", PageFilter()))
-    assert {page.column("signals") for page in pages} == {NOT_RECORDED}
+    assert {page.values["signals"] for page in pages} == {NOT_RECORDED}
     assert all(page.allows(["ai-train"]) for page in pages)
     Collection.open_for_writing(old / "plain").close()
-    assert {page.column("signals") for page in PageTable(old / "plain", PageFilter())} == {NOT_RECORDED}
+    assert {page.values["signals"] for page in PageTable(old / "plain", PageFilter())} == {NOT_RECORDED}

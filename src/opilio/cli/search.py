@@ -54,9 +54,10 @@ def search(
     passages: Annotated[
         bool, typer.Option("--passages", help="Print the best passages with citations instead of pages.")
     ] = False,
-    host: Annotated[Texts, typer.Option(help="Only this host. Repeatable, as the next five.")] = None,
+    host: Annotated[Texts, typer.Option(help="Only this host. Repeatable, as the next six.")] = None,
     language: Annotated[Texts, typer.Option(help="Only this language, by its code.")] = None,
     genre: Annotated[Texts, typer.Option(help="Only this genre.")] = None,
+    polarity: Annotated[Texts, typer.Option(help="Only positive, neutral or negative pages.")] = None,
     band: Annotated[Texts, typer.Option(help="Relevance: very high, high, medium, low, very low.")] = None,
     subtopic: Annotated[Texts, typer.Option(help="Only this subtopic, by its name.")] = None,
     tag: Annotated[Texts, typer.Option(help="Only pages with this tag.")] = None,
@@ -90,8 +91,9 @@ def search(
         parse_day(day, option)
     end = parse_day(at, "--at")
     filters = SearchFilters(
-        hosts=tuple(host or ()), languages=tuple(language or ()), genres=tuple(genre or ()), bands=tuple(band or ()),
-        subtopics=tuple(subtopic or ()), tags=tuple(tag or ()), relevant=relevant, after=after, before=before,
+        hosts=tuple(host or ()), languages=tuple(language or ()), genres=tuple(genre or ()),
+        polarities=tuple(polarity or ()), bands=tuple(band or ()), subtopics=tuple(subtopic or ()),
+        tags=tuple(tag or ()), relevant=relevant, after=after, before=before,
         at=None if end is None else end + DAY_S - 1.0,
     )  # fmt: skip
     if save and not server:

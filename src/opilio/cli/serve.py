@@ -101,6 +101,7 @@ def _announce(address: str, token: str) -> None:
 
 
 EXTRAS = {"lab": "matplotlib", "parquet": "pyarrow", "lemmas": "simplemma", "learn": "sklearn", "mcp": "mcp"}
+EXTRAS |= {"opinions": "vaderSentiment"}
 MIN_FREE_DISK_BYTES = 1 << 30
 
 

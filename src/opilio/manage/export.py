@@ -14,7 +14,7 @@ from opilio.manage.agents import agent_cards
 from opilio.manage.formats.archive import read_page_record, write_cdxj, write_wacz
 from opilio.manage.formats.citations import write_bibtex, write_ris
 from opilio.manage.formats.markdown import write_markdown_files, write_markdown_lines
-from opilio.manage.pages import PAGE_COLUMNS, TEXT_COLUMN, PageTable, arrow_schema, import_pyarrow
+from opilio.manage.pages import PAGE_COLUMNS, POLARITY_COLUMN, TEXT_COLUMN, PageTable, arrow_schema, import_pyarrow
 from opilio.store.annotations import read_tags, require_list
 from opilio.store.collection import open_readonly
 from opilio.store.page_selection import PageFilter
@@ -32,7 +32,7 @@ SUFFIXES = {
     "bibtex": ".bib",
     "ris": ".ris",
 }
-EXPORT_COLUMNS = (*PAGE_COLUMNS, TEXT_COLUMN)
+EXPORT_COLUMNS = (*PAGE_COLUMNS, POLARITY_COLUMN, TEXT_COLUMN)
 # Spreadsheets in East Asian locales read the full-width forms (U+FF1D, U+FF0B, U+FF0D, U+FF20) in the same way.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 

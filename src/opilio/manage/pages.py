@@ -16,6 +16,7 @@ from opilio.store.collection import open_readonly
 from opilio.store.page_columns import EXPORTED_COLUMNS, NOT_RECORDED
 from opilio.store.page_selection import COMPUTED_COLUMNS, PageFilter, SelectedPage, count_pages, select_pages
 from opilio.store.warc import RecordPosition, read_record
+from opilio.text.polarity import polarity_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 # Columns of a table of pages; `text`, the main text, is read from the WARC files and takes longer than all others.
 PAGE_COLUMNS = (*(column.name for column in EXPORTED_COLUMNS), *COMPUTED_COLUMNS)
 TEXT_COLUMN = "text"
+POLARITY_COLUMN = "polarity"  # of the main text (S3-F1)
 BATCH_ROWS = 500  # of an Arrow batch and of a Parquet row group
 SHOWN_PAGES = 10  # rows of a table that is displayed
 SHOWN_COLUMNS = ("url", "title", "score", "relevant")
@@ -72,9 +74,11 @@ class StoredPage:
         """True if no signal of the page or its host denies one of these purposes."""
         return not purposes or not self.signals.denied() & set(purposes)
 
-    def column(self, name: str) -> Any:  # noqa: ANN401 - a value of any type
-        """The value of an exported column, or the text."""
-        return self.text if name == TEXT_COLUMN else self.values[name]
+    def columns(self, names: Sequence[str]) -> dict[str, Any]:
+        """The values of exported columns; the text, if it is among them, and its polarity are read from the record."""
+        text = self.text if TEXT_COLUMN in names or POLARITY_COLUMN in names else ""
+        own = {TEXT_COLUMN: lambda: text, POLARITY_COLUMN: lambda: polarity_of(text, self.language)}
+        return {name: own[name]() if name in own else self.values[name] for name in names}
 
     @classmethod
     def from_row(cls, folder: Path, row: SelectedPage) -> "StoredPage":
@@ -107,7 +111,7 @@ class PageTable:
     def rows(self) -> Iterator[dict[str, Any]]:
         """The columns of each page as a mapping."""
         for page in self:
-            yield {name: page.column(name) for name in self.columns}
+            yield page.columns(self.columns)
 
     def to_list(self) -> list[dict[str, Any]]:
         """All rows."""
@@ -146,7 +150,7 @@ class PageTable:
     def _shown(self) -> tuple[Sequence[str], list[list[object]]]:
         """The first rows; only a few columns unless the user chose which."""
         columns = SHOWN_COLUMNS if self.columns == PAGE_COLUMNS else self.columns
-        return columns, [[page.column(name) for name in columns] for page in islice(self, SHOWN_PAGES)]
+        return columns, [[*page.columns(columns).values()] for page in islice(self, SHOWN_PAGES)]
 
 
 def check_purposes(purposes: Sequence[str]) -> None:
@@ -160,7 +164,7 @@ def check_purposes(purposes: Sequence[str]) -> None:
 
 def check_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
     """The names of columns; all but the text by default. UsageError for an unknown one."""
-    known = [*PAGE_COLUMNS, TEXT_COLUMN]
+    known = [*PAGE_COLUMNS, POLARITY_COLUMN, TEXT_COLUMN]
     for name in columns or ():
         if name not in known:
             raise UsageError(f"column {name!r}: unknown{suggest_name(name, known)}; columns: {', '.join(known)}")

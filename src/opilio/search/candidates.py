@@ -124,6 +124,7 @@ def build_hit(
         collections=tuple(found.collections),
         language=stored["language"][0],
         genre=stored["genre"][0],
+        polarity=stored["polarity"][0],
         subtopic=stored["subtopic"][0],
         band=stored["band"][0],
         relevance=found.relevance,

@@ -25,6 +25,7 @@ from opilio.store.connection import read_rows
 from opilio.store.maintain.record_check import DROPPED_VERSIONS_KEY
 from opilio.store.pages import has_page
 from opilio.store.warc import read_record
+from opilio.text.polarity import polarity_of
 
 _EARLIEST = 631_152_000.0  # 1990: earlier dates are wrong
 _DAY_S = 86_400.0
@@ -194,11 +195,13 @@ class DocumentReader:
 def complete_document(folder: Path, stored: UnparsedDocument, parser: HtmlParser) -> IndexDocument:
     """The complete document. Needs no database."""
     page, known = _page(folder, stored.warc_position, parser), stored.document
+    body = page.main_text
     return msgspec.structs.replace(
         known,
         date=page_date(page.published, stored.last_modified, known.fetched_at),
         headings="\n".join(text for _, text in page.headings),
-        body=page.main_text,
+        body=body,
+        polarity=polarity_of(body, known.language),
     )
 
 

@@ -55,7 +55,7 @@ def _html_hit(hit: "SearchHit") -> str:
 
 def _facts(hit: "SearchHit") -> list[str]:
     found = "similar in meaning" if hit.by_meaning else ""
-    facts = (found, hit.language, hit.genre, hit.subtopic)
+    facts = (found, hit.language, hit.genre, hit.polarity, hit.subtopic)
     return [f"relevance {hit.relevance:.2f}", *(fact for fact in facts if fact)]
 
 

@@ -17,6 +17,7 @@ import msgspec
 from opilio.core.errors import QueryError
 from opilio.search.results import BANDS
 from opilio.search.schema import replace_surrogates
+from opilio.text.polarity import POLARITIES
 
 MAX_QUERY_LENGTH, MAX_TERMS, MAX_NESTING = 1_000, 64, 20
 TEXT_FIELDS = {
@@ -29,10 +30,10 @@ TEXT_FIELDS = {
 FILTER_FIELDS = {
     **dict.fromkeys(("host", "site"), "host"),
     **dict.fromkeys(("language", "lang"), "language"),
-    **{name: name for name in ("genre", "subtopic", "band", "year", "relevant")},
+    **{name: name for name in ("genre", "polarity", "subtopic", "band", "year", "relevant")},
 }
 # Filters with a fixed set of values.
-CLOSED_VALUES = {"band": tuple(name for name, _ in BANDS), "relevant": ("yes", "no")}
+CLOSED_VALUES = {"band": tuple(name for name, _ in BANDS), "relevant": ("yes", "no"), "polarity": POLARITIES}
 FIELDS = {**TEXT_FIELDS, **FILTER_FIELDS}
 _TOKEN = re.compile(
     r"""\s*(?:(?P<address>https?://(?:[^\s()"]|\([^\s()"]*\))+)

@@ -36,6 +36,7 @@ _FIELD_BY_FILTER = {
     "hosts": "host",
     "languages": "language",
     "genres": "genre",
+    "polarities": "polarity",
     "bands": "band",
     "subtopics": "subtopic",
     "years": "year",

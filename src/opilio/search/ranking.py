@@ -48,6 +48,7 @@ from opilio.text.languages import is_stop_word
 from opilio.text.word_vectors import Vectors
 
 OPEN_FILTER_FIELDS = {"hosts": "host", "languages": "language", "genres": "genre", "subtopics": "subtopic"}
+OPEN_FILTER_FIELDS |= {"polarities": "polarity"}
 MAX_LISTED_VALUES = 8  # values listed for an unknown filter value
 MIN_QUESTION_WORDS = 3  # a shorter query is searched by its words only, if some page contains them
 RELAXED_NOTE = "No page contains enough of the words; these contain some of them, or are close in meaning."

@@ -34,6 +34,7 @@ class IndexDocument(msgspec.Struct, frozen=True, kw_only=True):
     target_keys: bytes = b""  # keys of the pages it links to, int64
     language: str = ""
     genre: str = ""
+    polarity: str = ""  # positive, neutral, negative; empty if unknown (S3-F1)
     score: float = 0.0  # the judge's
     relevant: bool = False
     date: float = 0.0  # its own date if it has one, else the time of the fetch
@@ -47,6 +48,7 @@ class SearchFilters(msgspec.Struct, frozen=True, kw_only=True):
     hosts: tuple[str, ...] = ()
     languages: tuple[str, ...] = ()
     genres: tuple[str, ...] = ()
+    polarities: tuple[str, ...] = ()  # positive, neutral, negative
     bands: tuple[str, ...] = ()  # names of `BAND_COUNT`
     subtopics: tuple[str, ...] = ()  # by name
     years: tuple[str, ...] = ()
@@ -90,6 +92,7 @@ class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
     collections: tuple[str, ...]  # names of the collections that contain it
     language: str = ""
     genre: str = ""
+    polarity: str = ""
     subtopic: str = ""
     band: str = ""
     relevance: float = 0.0  # the judge's score
@@ -191,6 +194,7 @@ FACET_FIELDS = (
     ("hosts", "host", 12),
     ("languages", "language", 10),
     ("genres", "genre", 10),
+    ("polarities", "polarity", 3),
     ("bands", "band", 5),
     ("subtopics", "subtopic", 20),
     ("years", "year", 12),

@@ -85,7 +85,7 @@ def index_terms(text: str, language: str = "") -> list[str]:
     return found
 
 
-INDEX_VERSION = 5  # an index of another version is rebuilt
+INDEX_VERSION = 6  # an index of another version is rebuilt
 MAX_TITLE_LENGTH, MAX_HEADINGS_LENGTH, MAX_BODY_LENGTH, MAX_ANCHORS_LENGTH, MAX_URL_LENGTH = (
     500,
     10_000,
@@ -100,7 +100,7 @@ WHOLE_TITLE_FIELD = "whole"  # the whole title as one term
 PRE_ANALYZED = "analysed"  # fields with terms separated by spaces
 STORED_TEXT_FIELD = "text"  # the stored text for snippets
 SHOWN_FIELDS = ("url", "name", STORED_TEXT_FIELD)  # stored as they are shown
-FILTER_FIELDS = ("host", "language", "genre", "band", "subtopic", "year", "relevant")
+FILTER_FIELDS = ("host", "language", "genre", "polarity", "band", "subtopic", "year", "relevant")
 TIME_FIELDS = ("date", "since", "until")
 
 
@@ -153,6 +153,7 @@ def document_fields(page: IndexDocument, subtopic: str = "") -> dict[str, Any]:
         "host": clean_text(page.host, MAX_TITLE_LENGTH),
         "language": clean_text(page.language, MAX_NAME_LENGTH),
         "genre": clean_text(page.genre, MAX_NAME_LENGTH),
+        "polarity": page.polarity,
         "band": score_band(page.score),
         "subtopic": subtopic,
         "year": year_of(page.date),

@@ -127,6 +127,7 @@ class McpTools:
             "relevant": hit.relevant,
             "language": hit.language,
             "genre": hit.genre,
+            "polarity": hit.polarity,
             "fetched_at": format_iso_time(hit.fetched_at),
         }
 

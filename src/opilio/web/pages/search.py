@@ -12,9 +12,10 @@ from opilio.web.templating import MAX_TIME, format_day, url_with_query
 from opilio.web.views import PageView
 
 FACETS = {"hosts": "host", "languages": "language", "genres": "genre", "bands": "band", "subtopics": "subtopic"}
-FACETS |= {"years": "year", "tags": "tag"}
+FACETS |= {"polarities": "polarity", "years": "year", "tags": "tag"}
 HITS_PER_HOST = 2  # shown of one host; more are folded
 TITLES = {"bands": "Relevance", "hosts": "Host", "languages": "Language", "genres": "Genre", "years": "Year"}
+TITLES |= {"polarities": "Opinion"}
 
 
 def show_search(context: AppContext, request: PageRequest) -> PageView:
@@ -177,6 +178,7 @@ _LISTS = (
     ("host", "Only these hosts."),
     ("language", "Only these languages."),
     ("genre", "Only these genres."),
+    ("polarity", "Only pages of this polarity: positive, neutral, negative."),
     ("band", "Only these bands of relevance."),
     ("subtopic", "Only these subtopics."),
     ("year", "Only these years."),
