@@ -1,10 +1,12 @@
 """Every stop has its reason, written down; signals stop cleanly, and the next run resumes."""
 
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from checks.engines import PageFetcher, html, plain_tree, run_engine
 from checks.small_webs import (
     TRAINS,
     LaterClock,
@@ -23,7 +25,9 @@ from checks.small_webs import (
     until,
     word,
 )
+from opilio.core.clock import VirtualClock
 from opilio.core.events import BatchCommitted, Event
+from opilio.core.records import FetchResult
 from opilio.manage.status import collection_status
 from opilio.manage.verify import verify
 
@@ -147,3 +151,34 @@ def test_second_signal_ends_at_once_when_answers_are_slow(tmp_path: Path) -> Non
 
 def stored_safely(folder: Path) -> list[str]:
     return stored(folder) if (folder / "crawl.db").exists() else []
+
+
+class CountingFetcher(PageFetcher):
+    """Notes how many requests are in flight, on each request."""
+
+    def __init__(self, answers: Mapping[str, FetchResult], clock: VirtualClock) -> None:
+        super().__init__(answers, clock, takes_s=1.0)
+        self.in_flight = 0
+        self.most: list[int] = []
+
+    async def fetch(self, url: str, _: Mapping[str, str] | None = None) -> FetchResult:
+        self.in_flight += 1
+        self.most.append(self.in_flight)
+        found = await super().fetch(url)
+        self.in_flight -= 1
+        return found
+
+
+@pytest.mark.parametrize("window", [0, 6])
+def test_window_over_the_last_pages_limits_downloads_s2_50_s2_f12(tmp_path: Path, window: int) -> None:
+    """While no page is relevant the downloads come one by one; with relevant pages there are more again."""
+    wren = "the wren is a small bird; wrens and other small birds sing "
+    urls = [f"http://h{n}.example/" for n in range(40)]
+    texts = [wren if n >= 25 else "timetables of goods trains " for n in range(40)]
+    pages = {url: html(url, f"<p>{text} {word(n)}") for n, (url, text) in enumerate(zip(urls, texts, strict=True))}
+    clock = VirtualClock()
+    fetcher = CountingFetcher(pages, clock)
+    run_engine(tmp_path / "c", plain_tree(urls, engine={"connections": 4, "window": window}), fetcher, clock=clock)
+    most = [max(fetcher.most[start : start + 5]) for start in range(0, 40, 5)]
+    assert (most[0], most[-1]) == (4, 4)
+    assert most[1:5] == ([1] * 4 if window else [4] * 4)

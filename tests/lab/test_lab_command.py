@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 import pytest
 import tomli_w
+from msgspec.structs import replace
 
 from opilio.cli.main import run_command
 from opilio.core.errors import OfflineWebError
-from opilio.lab.experiments.declarations import PAPER_SUITES, load_experiment
+from opilio.lab.experiments.declarations import PAPER_SUITES, Plot, load_experiment
 from opilio.lab.experiments.results import RunResult, read_results
 from opilio.lab.reports.plots import draw_plots
 from opilio.lab.reports.report import END_NOTE, ReportInput, paper_comparison_table
@@ -148,9 +149,11 @@ def test_sweep_draws_a_measure_over_the_variants_s3_33_s3_37(tmp_path: Path) -> 
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     experiment = load_experiment("s3-33")
     runs = [run(variant.name, seed) for variant in experiment.variants for seed in (0, 1)]
-    drawn = draw_plots(runs, tmp_path, experiment)
-    assert drawn[-2:] == ["time", "precision"]
+    blocks = Plot(file="blocks", kind="blocks", variants=("r = 1",))
+    drawn = draw_plots(runs, tmp_path, replace(experiment, plot=(*experiment.plot, blocks), window=1))
+    assert drawn[-3:] == ["time", "precision", "blocks"]
     assert (tmp_path / "time.svg").stat().st_size > 1000
+    assert "relevant in 1 fetches" in (tmp_path / "blocks.svg").read_text()  # S2-43: one bar per block and variant
 
 
 def test_harvest_of_a_finished_crawl_is_that_of_its_pages_and_marked_s0_32() -> None:

@@ -10,8 +10,7 @@ from opilio.lab.experiments.declarations import load_experiment
 from opilio.lab.experiments.preparation import TGraphCache, resolve_targets
 from opilio.lab.experiments.replay import OfflineWeb, lab_settings, replay_crawl
 from opilio.lab.experiments.results import RunResult
-from opilio.lab.experiments.study import Study, StudyOptions
-from opilio.lab.reports.plots import DRAW_FUNCTIONS
+from opilio.lab.experiments.study import Study, StudyOptions, open_runner
 from opilio.lab.reports.tables import split_by_seed_kind
 from opilio.lab.webs.pages import ParsedPages, WebLinks
 from opilio.lab.webs.topics import load_topics
@@ -77,7 +76,7 @@ def run_named(strategy: str, seed_set: str) -> RunResult:
 
 
 def test_runs_are_named_after_their_seeds_s2_40() -> None:
-    runs = [run_named("1", "generic-2"), run_named("2", "on-topic-1"), run_named("1", "on-topic-1")]
+    runs = [run_named("1", "generic-of-7"), run_named("2", "on-topic-1"), run_named("1", "on-topic-of-17")]
     assert [run.strategy for run in split_by_seed_kind(runs)] == ["T1", "T2", "G1"]
 
 
@@ -85,11 +84,25 @@ def test_eight_runs_of_table_6_are_declared_s2_40() -> None:
     declared = load_experiment("s2-40")
     changed = {v.name: v.set for v in declared.variants}
     assert declared.by_seeds
-    assert changed["1"] == {"order": {"mode": "paper"}}
+    assert changed["1"] == {}
+    assert (declared.window, declared.seed_kinds) == (1000, ("on-topic-of-17", "generic-of-7"))
     assert changed["2"]["rank"] == {"threshold": 0.10}
     assert changed["3"]["rank"] == {"anchor_impact": 0.50}
     assert changed["4"]["order"]["factor"] == 0.02
-    assert {plot.kind for plot in declared.plot} <= DRAW_FUNCTIONS.keys()
+    assert {plot.kind for plot in declared.plot} == {"blocks", "cumulative", "harvest"}
+
+
+def test_seeds_are_as_many_as_in_the_paper_s2_35(small_folder: Path) -> None:
+    declared = msgspec.structs.replace(load_experiment("s2-40"), seed_kinds=("on-topic-of-3", "generic-of-2"), topics=1)
+    study = Study(declared, StudyOptions(webs=(small_folder,), variants=declared.variants[:1]))
+    assert {job.seed_set for job in study.jobs()} == {"on-topic-of-3", "generic-of-2"}
+    runner = open_runner(small_folder)
+    topic = runner.topics[study.jobs()[0].topic]
+    relevant, known = runner.labels.relevant(topic), {url for seeds in topic.seed_sets for url in seeds.urls}
+    seeds = {name: runner.seed_set(topic, name).urls for name in ("on-topic-of-3", "generic-of-2")}
+    judged = {name: [bool(relevant[runner.offline.web.urls.index(u)]) for u in urls] for name, urls in seeds.items()}
+    assert judged == {"on-topic-of-3": [True] * 3, "generic-of-2": [False] * 2}
+    assert known.isdisjoint(seeds["on-topic-of-3"])
 
 
 def test_no_crawl_starts_from_the_targets(small_folder: Path) -> None:

@@ -43,11 +43,11 @@ def test_cached_pages_equal_parsed_ones(small_web: WarcWeb, parsed: ParsedPages)
         answer = small_web.response(number)
         if answer.status == 200:
             fetched = to_fetched(small_web.urls[number], answer)
-            assert cached.parse(fetched) == HtmlParser().parse(fetched)
+            assert cached.parse(fetched) == HtmlParser(lists=True).parse(fetched)
 
 
 def test_cached_parser_parses_anew_when_the_body_differs(small_web: WarcWeb, parsed: ParsedPages) -> None:
-    cached = CachedParser(small_web, parsed, HtmlParser())
+    cached = CachedParser(small_web, parsed, HtmlParser(lists=True))
     changed = FetchResult(url=small_web.urls[0], status=200, headers=(("Content-Type", "text/html"),), body=b"<p>new")
     assert cached.parse(changed).text == "new"
 

@@ -59,12 +59,12 @@ def test_link_is_plotted_from_its_words_to_the_end_of_its_list_s2_23() -> None:
     markup = b"""<p>Birds: <a href="/1">wren</a> and trombone.</p>
     <ul><li>nest <a href="/2">trumpet</a></li><li><a href="/3">violin</a></li><li>whale</li></ul>"""
     fetched = FetchResult(url="http://a.example/", status=200, headers=(("Content-Type", "text/html"),), body=markup)
-    view = build_dewey_view(HtmlParser().parse(fetched), Settings(), PAPER_RULE)
+    view = build_dewey_view(HtmlParser(lists=True).parse(fetched), Settings(), PAPER_RULE)
     first, second, third = (galaxy for _, _, galaxy in view.links)
     cells = [{code for code, _ in (*g.ranked, *g.outliers)} for g in (first, second, third)]
     assert cells[0] == {"598", "788"}
-    assert cells[1] == {"788", "787"}
-    assert cells[2] == {"787"}
+    assert cells[1] == {"788", "787", "599", "639"}
+    assert cells[2] == {"787", "599", "639"}
 
 
 def test_figure_is_written_as_svg_and_png(tmp_path: Path) -> None:

@@ -1,74 +1,128 @@
-"""Construction from targets up and from portals down (S2-27 to S2-30): the paper's 50 nodes of 28 URLs."""
+"""Construction from targets up and from portals down (S2-27 to S2-30): the paper's Table 1, 50 nodes of 28 URLs.
+
+The pages of 2011 are lost: those here link as the table counts. Everything else is real: addresses as printed, HTML,
+parser, reader, layers by back-links and pruning.
+"""
 
 from collections import Counter
+from functools import cache
 
 from opilio.core.page import Reading
+from opilio.core.records import FetchResult
+from opilio.core.urls import canonicalize_url
+from opilio.methods.dewey.detect import LexiconMatcher, main_galaxy
+from opilio.methods.dewey.lexicon import builtin_lexicon
 from opilio.methods.treasure.build import GraphLimits, bottom_up, build_graph, top_down
 from opilio.methods.treasure.graph import TGraph, decode_graph, encode_graph
-from opilio.testing.readings import reading_of
+from opilio.parse.html import HtmlParser
+from opilio.text.reading import PageReader, ParagraphContext
+from opilio.text.vocabulary import Vocabulary
 
-# Table 1 (S2-29): 28 URLs with their number of nodes; the levels of those behind the targets are ours.
+# Table 1 as printed (S2-29, S2-E13), with the number of nodes; the levels of those behind the targets are ours.
 TABLE = """
-0 Language 1 | 0 Grammar 1 | 0 ref/language 1 | 0 ref/grammar 1
-1 Linguistics 2 | 1 Translation 1 | 1 Natural_language 2 | 1 Sentence_linguistics 2 | 1 Word 2 | 1 Poetry 2
-1 ref/linguistics 1 | 1 ref/speech 1
-2 Syntax 2 | 2 Drama 2 | 2 Literature 2 | 2 Writing 2 | 2 Etymology 2 | 2 Philosophyoflanguage 2
-2 ref/anthropology 1 | 2 ref/mouth 1
-3 Communication 4 | 3 Sign_language 4 | 3 The_arts 2 | 3 Programming_langua 3 | 3 Anthropology 2 | 3 Genre 2
-3 ref/ethnology 1 | 3 ref/dentistry 1
+0 en.wikipedia.org/wiki/Language 1
+0 en.wikipedia.org/wiki/Grammar 1
+0 www.reference.com/browse/language 1
+0 www.reference.com/browse/grammar 1
+1 en.wikipedia.org/wiki/Linguistics 2
+1 en.wikipedia.org/wiki/Translation 1
+1 en.wikipedia.org/wiki/Natural_language 2
+1 en.wikipedia.org/wiki/Sentence_(linguistics) 2
+1 en.wikipedia.org/wiki/Word 2
+1 en.wikipedia.org/wiki/Poetry 2
+1 www.reference.com/browse/linguistics 1
+1 www.reference.com/browse/speech 1
+2 en.wikipedia.org/wiki/Syntax 2
+2 en.wikipedia.org/wiki/Drama 2
+2 en.wikipedia.org/wiki/Literature 2
+2 en.wikipedia.org/wiki/Writing 2
+2 en.wikipedia.org/wiki/Etymology 2
+2 en.wikipedia.org/wiki/Philosophyoflanguage 2
+2 www.reference.com/browse/anthropology 1
+2 www.reference.com/browse/mouth 1
+3 en.wikipedia.org/wiki/Communication 4
+3 en.wikipedia.org/wiki/Sign_language 4
+3 en.wikipedia.org/wiki/The_arts 2
+3 en.wikipedia.org/wiki/Programming_langua 3
+3 en.wikipedia.org/wiki/Anthropology 2
+3 en.wikipedia.org/wiki/Genre 2
+3 www.reference.com/browse/ethnology 1
+3 www.reference.com/browse/dentistry 1
 """
-ROWS = [row.split() for line in TABLE.lower().strip().splitlines() for row in line.split("|")]
-LEVELS = {name: int(level) for level, name, _ in ROWS}
-COUNTS = {name: int(count) for _, name, count in ROWS}
-TARGETS = [name for name, level in LEVELS.items() if level == 0]
+PRINTED_TARGETS = [
+    "http://en.wikipedia.org/wiki/Language",
+    "http://en.wikipedia.org/wiki/Grammar",
+    "http://www.reference.com/browse/language",
+    "http://www.reference.com/browse/grammar",
+]
+ROWS = [line.split() for line in TABLE.strip().splitlines()]
 
 
-def url(name: str) -> str:
-    return f"http://en.example/{name}"  # reading_of writes small letters
+def url(printed: str) -> str:
+    found = canonicalize_url(f"http://{printed}")
+    assert found is not None
+    return found
+
+
+LEVELS = {url(printed): int(level) for level, printed, _ in ROWS}
+COUNTS = {url(printed): int(count) for _, printed, count in ROWS}
+TARGETS = [address for address, level in LEVELS.items() if level == 0]
+ELSEWHERE = "http://elsewhere.example/"
+VOCABULARY = Vocabulary(normalizer="porter")
 
 
 def out_links() -> dict[str, list[str]]:
-    """Each page links to as many pages of the level below as it owns nodes; also up, across and out: dropped."""
+    """Each page links one level down as often as it has nodes, and up, across and out, which makes no node.
+
+    The two pages with four nodes link to all eight pages below: four edges each are discarded (S2-30).
+    """
     links = {}
-    for name, level in LEVELS.items():
-        below = [n for n, at in LEVELS.items() if at == level - 1]
-        start = list(COUNTS).index(name)
-        picked = [below[(start + i) % len(below)] for i in range(COUNTS[name])] if below else []
-        across = [n for n, at in LEVELS.items() if at >= level and n != name][:2]
-        links[name] = [*picked, *across, "elsewhere"]
+    for number, (page, level) in enumerate(LEVELS.items()):
+        below = [other for other, at in LEVELS.items() if at == level - 1]
+        wanted = len(below) if COUNTS[page] == 4 else COUNTS[page]
+        picked = [below[(number + i) % len(below)] for i in range(wanted)] if below else []
+        across = [other for other, at in LEVELS.items() if at >= level and other != page][:2]
+        links[page] = [*across, *picked, ELSEWHERE]
     return links
 
 
 LINKS = out_links()
-PARENTS = {name: [parent for parent, links in LINKS.items() if name in links] for name in LEVELS}
+PARENTS = {page: [parent for parent, links in LINKS.items() if page in links] for page in LEVELS}
 
 
+def title_of(address: str) -> str:
+    return address.rpartition("/")[2].replace("_", " ")
+
+
+@cache
 def read(address: str) -> Reading | None:
-    name = address.removeprefix("http://en.example/")
-    if name not in LINKS:
+    if address not in LINKS:
         return None
-    lines = [f"some words on {link} [{link}]({url(link)})" for link in LINKS[name]]
-    return reading_of("\n".join(lines), title=name, url=address)
-
-
-def words(terms: object) -> str:
-    return " ".join(f"w{term}" for term in terms)  # type: ignore[attr-defined]
+    items = "".join(f"<li>some words on <a href='{link}'>{title_of(link)}</a>" for link in LINKS[address])
+    menu = "".join(f"<a href='{link}'>menu</a> " for link in LINKS[address])
+    body = f"<title>{title_of(address)}</title><nav>{menu}</nav><h1>{title_of(address)}</h1><p>Of it.<ul>{items}</ul>"
+    page = HtmlParser(lists=True).parse(FetchResult(url=address, status=200, body=body.encode()))
+    return PageReader(VOCABULARY, ParagraphContext()).read(page)
 
 
 def built(bounds: GraphLimits | None = None) -> TGraph:
     bounds = bounds or GraphLimits(parents_per_page=0)
-    layers = bottom_up(
-        [url(t) for t in TARGETS], lambda u: [url(p) for p in PARENTS[u.removeprefix("http://en.example/")]], bounds
-    )
-    return build_graph(layers, read, words, bounds)
+    layers = bottom_up(TARGETS, lambda page: PARENTS.get(page, ()), bounds)
+    matcher = LexiconMatcher(builtin_lexicon(), VOCABULARY)
+
+    def classify(page: Reading) -> tuple[str, ...]:
+        return tuple(cell.code for cell in main_galaxy(page, matcher).ranked[:1])
+
+    return build_graph(layers, read, VOCABULARY.text_of, bounds, classify=classify)
 
 
-def test_fifty_nodes_come_from_28_urls_s2_29() -> None:
+def test_fifty_nodes_come_from_the_28_urls_of_table_1_s2_28_s2_29() -> None:
     graph = built()
-    owned = Counter(node.url.removeprefix("http://en.example/") for node in graph.nodes.values())
-    assert (len(graph), len(owned)) == (50, 28)
-    assert owned == COUNTS
-    assert graph.depth == 3
+    assert (len(ROWS), sum(COUNTS.values())) == (28, 50)
+    assert Counter(node.url for node in graph.nodes.values()) == COUNTS
+    assert {node.url: node.level for node in graph.nodes.values()} == LEVELS
+    assert [node.url for node in graph.at_level(0)] == PRINTED_TARGETS
+    assert Counter(node.level for node in graph.nodes.values()) == {0: 4, 1: 13, 2: 14, 3: 19}
 
 
 def test_edges_only_lead_down_and_the_file_is_valid_s2_30() -> None:
@@ -79,10 +133,14 @@ def test_edges_only_lead_down_and_the_file_is_valid_s2_30() -> None:
 
 
 def test_node_holds_the_link_and_where_it_leads_s2_e1() -> None:
-    node = next(n for n in built().nodes.values() if n.url == url("ref/speech"))
-    assert node.mh == "ref/speech"
-    assert node.dic.url in {url(t) for t in TARGETS}
-    assert len(node.dc.split()) > 3
+    graph = built()
+    node = next(n for n in graph.nodes.values() if n.url.endswith("browse/speech"))
+    assert node.mh == "speech"
+    assert node.dic.url in TARGETS
+    # The whole list, not the menu.
+    assert "grammar" in node.dc and "translation" in node.dc and "menu" not in node.dc
+    assert graph.nodes[node.dic.leads_to[0]].dic.classes[0].startswith("4")
+    assert node.dic.classes == graph.nodes[node.dic.leads_to[0]].dic.classes
 
 
 def test_bounds_are_kept() -> None:
@@ -94,17 +152,15 @@ def test_bounds_are_kept() -> None:
 
 
 def test_pages_that_cannot_be_read_are_left_out() -> None:
-    layers = bottom_up(
-        [url(t) for t in TARGETS], lambda u: [url("nowhere")] if u == url("grammar") else [], GraphLimits()
-    )
-    graph = build_graph(layers, read, words, GraphLimits())
-    assert {node.url for node in graph.nodes.values()} == {url(t) for t in TARGETS}
+    layers = bottom_up(TARGETS, lambda u: [ELSEWHERE] if u == TARGETS[1] else [], GraphLimits())
+    graph = build_graph(layers, read, VOCABULARY.text_of, GraphLimits())
+    assert {node.url for node in graph.nodes.values()} == set(TARGETS)
 
 
 def test_documents_are_kept_with_their_layer_where_asked_s2_46() -> None:
-    bounds = GraphLimits()
-    graph = build_graph({url("grammar"): 0}, read, words, bounds, counted=lambda reading: {"word": len(reading.terms)})
-    assert [(d.url, d.level) for d in graph.documents] == [(url("grammar"), 0)]
+    bounds, target = GraphLimits(), TARGETS[1]
+    graph = build_graph({target: 0}, read, VOCABULARY.text_of, bounds, lambda reading: {"word": len(reading.terms)})
+    assert [(d.url, d.level) for d in graph.documents] == [(target, 0)]
 
 
 def test_top_down_keeps_ways_that_end_in_a_target_s2_27() -> None:

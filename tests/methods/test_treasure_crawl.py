@@ -194,6 +194,7 @@ def test_paper_defaults_are_the_strategy_s_own_s2_37() -> None:
     wanted = {"depth": 3, "threshold": 0.05, "anchor_impact": 1.4, "max_length": 3, "unrelated": 0.01}
     assert {name: settings.rank[name] for name in wanted} == wanted
     assert (settings.order["factor"], settings.order["every"]) == (0.05, 100)
+    assert settings.judge["weighing"] == settings.rank["weighing"] == "paper"
     assert msgspec.json.encode(settings)
 
 

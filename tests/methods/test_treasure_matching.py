@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opilio.methods.treasure.graph import MAX_WINDOW_TERMS, GraphNode, LinkDestination, LinkParts, TGraph, link_parts
+from opilio.methods.treasure.graph import GraphNode, LinkDestination, LinkParts, TGraph, link_parts
 from opilio.methods.treasure.matching import MatchingOptions, NodeIndex, inverse_distance, match_links
 from opilio.methods.treasure.weights import EQUAL_WEIGHTS, WeightEvidence, fit_weights
 from opilio.testing.readings import reading_of, terms_of
@@ -178,11 +178,9 @@ def test_links_share_headings_and_windows() -> None:
     assert found.of(0)[3] == terms_of("the verb one and two")
 
 
-def test_long_list_is_cut_into_stretches() -> None:
-    items = " ".join(f"[item w{i}](http://a.example/{i})" for i in range(MAX_WINDOW_TERMS))
-    found = link_parts(reading_of(items), terms_of)
-    assert max(map(len, found.windows)) <= MAX_WINDOW_TERMS
-    assert len(found.windows) == 2
+def test_long_list_is_one_window_s2_23() -> None:
+    found = link_parts(reading_of(" ".join(f"[item w{i}](http://a.example/{i})" for i in range(300))), terms_of)
+    assert list(map(len, found.windows)) == [600]
 
 
 @pytest.mark.slow

@@ -11,8 +11,8 @@ from opilio.core.records import Outcome, Verdict, url_key
 from opilio.methods.dewey.detect import PAPER_RULE, RECOMMENDED_RULE, GalaxyRule, LexiconMatcher, link_galaxies
 from opilio.methods.dewey.lexicon import parse_lexicon
 from opilio.methods.dewey.target import DeweyTarget
-from opilio.methods.treasure.focus import LinkFocusDetector
-from opilio.methods.treasure.graph import MAX_WINDOW_TERMS, GraphNode, LinkDestination, TGraph
+from opilio.methods.treasure.focus import MAX_WINDOW_TERMS, LinkFocusDetector
+from opilio.methods.treasure.graph import GraphNode, LinkDestination, TGraph
 from opilio.methods.treasure.matching import MatchingOptions
 from opilio.methods.treasure.ranker import TextFunctions, TreasureRanker
 from opilio.methods.treasure.updater import GraphUpdater, GraphUpdaterOptions
@@ -168,11 +168,16 @@ def test_focus_begins_at_the_words_of_the_link_s2_23() -> None:
     ]  # by all of the paragraph
 
 
-def test_focus_of_a_late_link_in_a_long_block_has_words_behind_it_s2_23() -> None:
-    """A block of hundreds of words is not plotted whole; where it is cut must not leave a link without its words."""
-    reading = page_of("nothing " * (MAX_WINDOW_TERMS - 1) + "[nothing|a] " + "train " * MAX_WINDOW_TERMS)
-    assert LinkFocusDetector(DeweyTarget(TARGET.matcher, ("385",)), PAPER_RULE).detect(reading).on_topic.tolist() == [
-        True
+def test_link_in_a_long_list_is_plotted_to_its_end_s2_23() -> None:
+    """By our own weights the list is cut, but not so that a link is left without its words."""
+    reading = page_of(
+        "nothing " * (MAX_WINDOW_TERMS - 1) + "[nothing|a] " + "train " * 300 + "[verb|b] " + "grammar " * 400
+    )
+    target = DeweyTarget(TARGET.matcher, ("385",))
+    assert LinkFocusDetector(target, PAPER_RULE).detect(reading).on_topic.tolist() == [False, False]
+    assert LinkFocusDetector(target, replace(PAPER_RULE, repeats=0.9)).detect(reading).on_topic.tolist() == [
+        True,
+        False,
     ]
 
 

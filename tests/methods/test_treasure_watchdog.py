@@ -34,11 +34,12 @@ def test_first_on_topic_page_is_the_first_target() -> None:
 
 def test_links_on_the_way_to_a_target_become_nodes() -> None:
     dog = GraphUpdater(GraphUpdaterOptions(period=3), small_graph())
-    dog.learn([met(1), met(2, parent=1, link=LINK), met(3, parent=2, link=LINK)])
+    dog.learn([met(1), met(2, parent=1, link=LINK), met(3, parent=2, link=LINK, classes=("415",))])
     grown = [node for node in dog.graph.nodes.values() if "w" in node.id]
     assert sorted(node.level for node in grown) == [0, 0, 0, 1, 1, 2]
     way = next(node for node in grown if node.level == 2)
     assert (way.parts, way.url, way.dic.url) == (LINK, "http://x.example/1", "http://x.example/2")
+    assert [(node.level, node.dic.url) for node in grown if node.dic.classes] == [(0, ""), (1, "http://x.example/3")]
     check_graph(dog.graph, "grown")
 
 

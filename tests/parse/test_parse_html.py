@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from typing import get_args
 
 import pytest
 
@@ -6,6 +7,7 @@ from opilio.core.errors import ParseError
 from opilio.core.page import BLOCK_BREAK, Page
 from opilio.core.protocols import Parser
 from opilio.core.records import FetchResult
+from opilio.core.settings import HtmlLibrary
 from opilio.parse.html import HtmlParser
 from opilio.testing.parser import URL, ParserChecks, answer, check_page
 
@@ -48,6 +50,27 @@ def test_blocks_end_at_paragraphs_items_cells_headings_s2_23(blocks_of: Blocks) 
         "<h2>Head</h2>one<p>two <b>bo</b>ld<br>line<ul><li>a<li>b</ul><table><tr><td>c<td>d</table><div>e<div>f</div>g"
     )
     assert blocks_of(body) == ["Head", "one", "two bold line", "a", "b", "c", "d", "e", "f", "g"]
+
+
+LISTS = {
+    "<ul><li>no link<li><a href=/x>x</a><li>none</ul><p>between<ul><li>b</ul>": [["no link", "x", "none"], ["b"]],
+    "<ol><li><p>one<p>two<li>three<ul><li>in</ul></ol>": [["in"], ["one", "two", "three", "in"]],
+    "<dl><dt>term<dd>said</dl><menu><li>m</menu>": [["term", "said"], ["m"]],
+    "<table><tr><td>a<td>b<tr><td>c</table><table><tr><td><p>layout</table>": [["a", "b", "c"]],
+    "top<nav><ul><li>home</ul></nav><ul></ul><p>\x0eend": [["home"]],
+    "<a href=/x><ul><li>in a link</ul></a><ul><li>next</ul>": [["next"]],
+}
+
+
+@pytest.mark.parametrize("library", get_args(HtmlLibrary))
+@pytest.mark.parametrize("markup", LISTS)
+def test_lists_are_found_by_the_structure_s2_23(markup: str, library: HtmlLibrary) -> None:
+    page = HtmlParser(lists=True, library=library).parse(answer(markup))
+    plain = HtmlParser(library=library).parse(answer(markup))
+    blocks = page.flow.replace("\x02", "").replace("\x03", "").split(BLOCK_BREAK)
+    assert [blocks[start:end] for start, end in page.lists] == LISTS[markup]
+    assert plain.flow.replace("\x0e", "") == page.flow
+    assert (plain.boilerplate, plain.lists) == (page.boilerplate, ())
 
 
 def test_scripts_styles_templates_and_forms_choices_are_no_text(blocks_of: Blocks) -> None:

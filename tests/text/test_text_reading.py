@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opilio.core.page import Link, Page, Reading
+from opilio.core.page import Page, Reading
 from opilio.text.reading import (
     BlockContext,
     ContextPolicy,
@@ -64,12 +64,19 @@ def test_s3_sentence_ends_at_the_full_stop(vocabulary: Vocabulary) -> None:
 
 
 def test_s2_list_is_taken_whole(vocabulary: Vocabulary) -> None:
-    flow = "intro\x04\x02wren\x03 small\x04\x02owl\x03 wise\x04other \x02text\x03 here"
-    paths = ("ul>li>a", "ul>li.odd>a", "p>a")
-    links = tuple(Link(url="http://e.org/", key=1, host="e.org", tag_path=p, index=i) for i, p in enumerate(paths))
-    reading = PageReader(vocabulary, ParagraphContext()).read(Page(url="http://e.org/", flow=flow, links=links))
-    both = "wren small owl wise"
-    assert shown(vocabulary, reading, reading.link_contexts) == [both, both, "text"]
+    blocks = [
+        "intro",
+        "first",
+        "\x02wren\x03 small",
+        "\x02owl\x03 wise",
+        "\x02eagle\x03",
+        "last",
+        "other \x02text\x03 here",
+    ]
+    page = Page(url="http://e.org/", flow="\x04".join(blocks), lists=((3, 5), (1, 6)))
+    reading = PageReader(vocabulary, ParagraphContext()).read(page)
+    inner, outer = "owl wise eagle", "first wren small owl wise eagle last"
+    assert shown(vocabulary, reading, reading.link_contexts) == [outer, inner, inner, "text"]
 
 
 def test_empty_anchor_at_the_end_of_a_block_belongs_to_it(vocabulary: Vocabulary) -> None:

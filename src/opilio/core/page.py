@@ -38,6 +38,9 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     headings: tuple[tuple[int, str], ...] = ()  # (rank 1..6, text)
     flow: str = ""
     boilerplate: tuple[bool, ...] = ()  # one per block of `flow`
+    lists: tuple[
+        tuple[int, int], ...
+    ] = ()  # first block and one past the last of each list, where the parser reads them
     links: tuple[Link, ...] = ()
     content_type: str = ""
     encoding: str = ""

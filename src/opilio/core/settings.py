@@ -164,6 +164,9 @@ class StopSettings(msgspec.Struct, kw_only=True):
 class EngineSettings(msgspec.Struct, kw_only=True):
     workers: Annotated[int, Meta(ge=-1)] = -1  # -1: one per core; 0: everything in one process
     connections: Positive = 64
+    # Sliding window (S2-50): the share of relevant pages among this number of last pages is the share of connections
+    # that is used, at least one; 0: all are used.
+    window: Count = 0
     batch: Positive = 32
     random_seed: int = 0
     analysis_s: Annotated[float, Meta(gt=0)] = 20.0  # CPU time for one page in a worker

@@ -1,15 +1,39 @@
 """Visits in flight and visits that are finished but not committed yet. Knows tasks, not pages."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 
 from opilio.core.clock import Clock
 from opilio.core.records import HostLease
+from opilio.core.settings import EngineSettings
 from opilio.engine.visit import LeaseResult
 
 COMMIT_EVERY_S = 0.02  # measured: a commit costs 0.2 ms, and hosts wait for it to be leased again
 
 ServeLease = Callable[[LeaseResult], Coroutine[None, None, None]]
+
+
+class DownloadWindow:
+    """Limits the visits in flight by a sliding window over the last pages (S2-50, `engine.window`).
+
+    While a crawl leaves its topic, fewer downloads are started at once: each is chosen by what the last ones showed.
+    """
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self._connections = settings.connections
+        # Pages that are not fetched yet count as relevant, so that a crawl starts with all connections.
+        self._recent = deque([True] * settings.window, maxlen=settings.window)
+
+    def record_page(self, relevant: bool) -> None:
+        """One more page was judged."""
+        self._recent.append(relevant)
+
+    @property
+    def limit(self) -> int:
+        """The number of visits that may be in flight."""
+        share = sum(self._recent) / len(self._recent) if self._recent else 1.0
+        return max(1, round(share * self._connections))
 
 
 class InFlight:

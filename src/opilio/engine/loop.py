@@ -18,7 +18,7 @@ from opilio.core.events import BatchCommitted, CrawlStopped, Event, EventListene
 from opilio.core.records import HostLease, Outcome, PageChange
 from opilio.core.settings import EngineSettings, StopSettings
 from opilio.engine.commands import COMMAND_POLL_S
-from opilio.engine.in_flight import COMMIT_EVERY_S, InFlight
+from opilio.engine.in_flight import COMMIT_EVERY_S, DownloadWindow, InFlight
 from opilio.engine.reseeding import Reseeding
 from opilio.engine.visit import LeaseResult, Visitor
 from opilio.store.writer import CrawlCounts
@@ -146,6 +146,7 @@ class Engine:
         self._parts = stages
         self._settings = engine
         self._stop_rules = StopRules(stop, stages.clock.now())
+        self._download_window = DownloadWindow(engine)
         self._urls_per_lease = per_host
         self._in_flight = InFlight(stages.visitor.serve, stages.clock)
         self._renew_at = stages.clock.now() + engine.lease_s / 3
@@ -209,7 +210,7 @@ class Engine:
         if now >= self._renew_at:  # a visit that waits for a slow response must keep its host
             stages.committer.renew(self._in_flight.leases, now, self._settings.lease_s)
             self._renew_at = now + self._settings.lease_s / 3
-        free = min(self._settings.connections - self._in_flight.running, room)
+        free = min(self._download_window.limit - self._in_flight.running, room)
         if free > 0:
             per_host = max(1, min(self._urls_per_lease, room // free))
             self._in_flight.start(stages.committer.lease(now, free, per_host, self._settings.lease_s))
@@ -222,7 +223,7 @@ class Engine:
             return
         timeout = COMMIT_EVERY_S if self._in_flight.finished else 1.0
         if (
-            self._in_flight.running < self._settings.connections
+            self._in_flight.running < self._download_window.limit
             and self._remaining_urls() > 0
             and not self._parts.commands.paused
         ):
@@ -259,6 +260,7 @@ class Engine:
                 for outcome in event.outcomes:
                     if outcome.analysis is not None and outcome.analysis.verdict is not None and _is_new(outcome):
                         self._stop_rules.record_page(outcome.relevant)
+                        self._download_window.record_page(outcome.relevant)
             for listener in self._listeners:
                 listener(event)
 

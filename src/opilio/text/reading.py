@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.core.page import Link, Page, Reading
+from opilio.core.page import Page, Reading
 from opilio.text.languages import language_code
 from opilio.text.term_arrays import Codes, TermEncoder, TermList, Terms, term_array
 from opilio.text.tokens import SENTENCE_END
@@ -32,7 +32,7 @@ class PageLayout:
 
     marks: Offsets
     term_offsets: Offsets
-    links: tuple[Link, ...] = ()
+    lists: tuple[tuple[int, int], ...] = ()  # blocks
     breaks: Offsets = field(init=False)
     opens: Offsets = field(init=False)
     closes: Offsets = field(init=False)
@@ -107,35 +107,19 @@ class SentenceContext:
 
 @dataclass(frozen=True, slots=True)
 class ParagraphContext:
-    """S2: the whole paragraph, or for a list item the whole list.
-
-    The flow does not mark lists. Consecutive links under the same headings with the same tag path down to their `li`
-    are taken for one list, which extends from the block of the first to the block of the last.
-    """
+    """S2: the whole paragraph, or for a link in a list the whole list, of nested ones the innermost (S2-23)."""
 
     needs_sentences: ClassVar[bool] = False
 
     def slices(self, layout: PageLayout) -> tuple[Offsets, Offsets]:
-        starts, ends = layout.slices_between(layout.breaks)
-        first = 0
-        lists = _list_ids(layout.links, len(starts))
-        for i in range(1, len(lists) + 1):
-            if i == len(lists) or lists[i] != lists[first] or not lists[i]:
-                starts[first:i] = starts[first]
-                ends[first:i] = ends[i - 1]
-                first = i
-        return starts, ends
-
-
-def _list_ids(links: tuple[Link, ...], n: int) -> list[str]:
-    """The list of each link mark, as a string; empty outside lists."""
-    names = [""] * n
-    for link in links:
-        steps = link.tag_path.replace("/", ">").split(">")
-        names_li = [i for i, step in enumerate(steps) if step.strip().startswith("li") and step.strip() != "link"]
-        if names_li and 0 <= link.index < n:
-            names[link.index] = ">".join(steps[: names_li[-1]]) + "|" + "|".join(link.headings)
-    return names
+        edges = layout.term_offsets[layout.breaks]
+        first = np.arange(len(edges) - 1)
+        last = first + 1
+        # The widest first: the lists inside it follow.
+        for start, end in sorted(layout.lists, key=lambda span: span[0] - span[1]):
+            first[start:end], last[start:end] = start, min(end, len(first))
+        opens, closes = (layout.breaks.searchsorted(marks) - 1 for marks in (layout.opens, layout.closes))
+        return edges[first[opens]], edges[last[closes]]
 
 
 # Starts only at the beginning of a run of stops and never gives one back, so that it is linear.
@@ -205,7 +189,7 @@ def _build_layout(flow: str, encode: Callable[[str], Codes], page: Page) -> tupl
     codes = np.concatenate((_LEADING_MARKS, found[found != 0], _TRAILING_MARKS))
     is_word = codes > 0
     marked = (~is_word).nonzero()[0]
-    layout = PageLayout(marks=codes[marked], term_offsets=marked - np.arange(len(marked)), links=page.links)
+    layout = PageLayout(marks=codes[marked], term_offsets=marked - np.arange(len(marked)), lists=page.lists)
     return TermList(codes[is_word].astype(np.uint32)), layout
 
 

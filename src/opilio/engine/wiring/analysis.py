@@ -82,9 +82,12 @@ class AnalysisOptions:
 def build_shared_parts(settings: Settings, options: AnalysisOptions) -> SharedParts:
     """What all agents of a crawl share: vocabulary, parser and reader."""
     vocabulary = build_vocabulary(settings)
-    reads_paths = settings.rank["kind"] not in RANKERS_WITHOUT_TAG_PATHS or settings.topic.around == "paragraph"
-    library = settings.engine.html_library
-    html = options.parser or HtmlParser(settings.politeness.agent, paths=reads_paths, library=library)
+    html = options.parser or HtmlParser(
+        settings.politeness.agent,
+        paths=settings.rank["kind"] not in RANKERS_WITHOUT_TAG_PATHS,
+        lists=settings.topic.around == "paragraph",
+        library=settings.engine.html_library,
+    )
     parser = with_page_rules(html, settings)
     read = options.read_pages(settings, vocabulary)
     return SharedParts(vocabulary, parser, read, options.records, options.wrap_judge)

@@ -69,7 +69,7 @@ def _parse_page(fetched: FetchResult, place: str, option: str) -> Page:
         cause = fetched.failure.kind if fetched.failure else f"status {fetched.status}"
         raise ConfigError(f"{option} '{place}': can't be fetched ({cause}); save the page and name the file instead")
     try:
-        return HtmlParser().parse(fetched)
+        return HtmlParser(lists=True).parse(fetched)
     except ParseError as error:
         raise ConfigError(f"{option} '{place}': is no page that can be read: {error}") from error
 

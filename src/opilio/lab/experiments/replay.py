@@ -224,7 +224,7 @@ async def _replay_crawl(
     create_seen(collection.connection)
     topic = build_topic(settings)
     options = AnalysisOptions(
-        parser=CachedParser(offline.web, offline.pages, HtmlParser()),
+        parser=CachedParser(offline.web, offline.pages, HtmlParser(lists=True)),
         records=False,
         read_pages=offline.readings(settings).reader,
         wrap_judge=None if verdicts is None else lambda judge: PerfectJudge(judge, verdicts),

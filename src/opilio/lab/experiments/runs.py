@@ -36,7 +36,7 @@ from opilio.lab.peers.adapter import crawl_by_peer
 from opilio.lab.server.http import LoggedFetch
 from opilio.lab.webs.labels import GroundTruthLabels, load_labels
 from opilio.lab.webs.pages import ParsedPages
-from opilio.lab.webs.topics import LabTopic, SeedSet, load_topics
+from opilio.lab.webs.topics import LabTopic, SeedSet, drawn_seed_count, load_topics
 from opilio.lab.webs.web import LabProblem, WarcWeb
 
 SELF_JUDGED_CURVE_POINTS = 200  # points of the self-judged curve
@@ -125,7 +125,21 @@ class ExperimentRunner:
         """A seed set by its name: one of the topic's, or the first results of a search over a share of the pages."""
         if search_result_count(name):
             return SeedSet(name=name, urls=tuple(self.search.seeds(topic.brief, name, coverage)))
+        if drawn_seed_count(name):
+            return SeedSet(name=name, urls=tuple(self._drawn_seeds(topic, name)))
         return next(s for s in topic.seed_sets if s.name == name)
+
+    def _drawn_seeds(self, topic: LabTopic, name: str) -> list[str]:
+        """As many pages as the name states (S2-35): relevant ones drawn at random, without those of other seed sets,
+        or the irrelevant ones with the most links."""
+        urls, relevant = self.offline.web.urls, self.labels.relevant(topic)
+        if name.startswith("generic"):
+            order = np.argsort(-np.diff(self.offline.pages.graph.starts), kind="stable").tolist()
+            return [urls[n] for n in order if not relevant[n]][: drawn_seed_count(name)]
+        known = {url for seeds in topic.seed_sets for url in seeds.urls}
+        drawn = [url for n, url in enumerate(urls) if relevant[n] and url not in known]
+        random.Random(topic.name).shuffle(drawn)
+        return drawn[: drawn_seed_count(name)]
 
     def _compare_with_search(
         self, topic: LabTopic, fetches: Sequence[ReplayedFetch], coverage: float

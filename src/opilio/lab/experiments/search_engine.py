@@ -134,7 +134,7 @@ class OfflineSearchEngine:
         """Term to (pages, counts); the pages' lengths; their addresses and titles."""
         web, settings = self._offline.web, self._settings
         read = self._offline.readings(settings).reader(settings, build_vocabulary(settings))
-        parser = CachedParser(web, self._offline.pages, HtmlParser())
+        parser = CachedParser(web, self._offline.pages, HtmlParser(lists=True))
         found: dict[int, list[tuple[int, int]]] = {}
         lengths: list[float] = []
         titles: dict[str, str] = {}

@@ -23,7 +23,7 @@ from opilio.lab.experiments.search_engine import search_result_count
 from opilio.lab.peers.adapter import check_peer
 from opilio.lab.synthetic.shape import WebShape
 from opilio.lab.synthetic.web import open_synthetic_web
-from opilio.lab.webs.topics import LabTopic, SeedSet, TopicBrief, select_topics
+from opilio.lab.webs.topics import LabTopic, SeedSet, TopicBrief, drawn_seed_count, select_topics
 from opilio.lab.webs.web import LabProblem
 from opilio.methods.attributes.evaluation import LearnerComparison
 
@@ -159,7 +159,7 @@ class Study:
     def _seed_sets(self, runner: ExperimentRunner, topic: LabTopic) -> list[SeedSet]:
         """The first K sets of each kind that reach a relevant page."""
         most = self.options.seed_sets or self.experiment.seed_sets
-        kinds = [kind for kind in self.experiment.seed_kinds if search_result_count(kind)]
+        kinds = [kind for kind in self.experiment.seed_kinds if _is_made(kind)]
         searched = [runner.seed_set(topic, kind, self.experiment.coverage) for kind in kinds]
         kept = [seeds for seeds in searched if self._reaches_relevant(runner, topic, seeds)]
         for kind, sets in self._seed_sets_by_kind(topic).items():
@@ -188,12 +188,17 @@ class Study:
             self._skip("seed", f"{topic.name}/{seeds.name}", detail)
 
     def _seed_sets_by_kind(self, topic: LabTopic) -> dict[str, list[SeedSet]]:
-        own = [kind for kind in self.experiment.seed_kinds if not search_result_count(kind)]
+        own = [kind for kind in self.experiment.seed_kinds if not _is_made(kind)]
         others = [s for s in topic.seed_sets if s.name != self.experiment.targets]
         return _group_seed_sets(others, own) if own else {}
 
     def _skip(self, kind: str, subject: str, detail: str) -> None:
         self.problems.append(LabProblem(kind, subject, detail))
+
+
+def _is_made(kind: str) -> bool:
+    """Is a seed set of this name made by the lab? The others are in the topics file."""
+    return bool(search_result_count(kind) or drawn_seed_count(kind))
 
 
 def _check_variant(variant: Variant, more: Tree) -> None:

@@ -65,6 +65,8 @@ def draw_plots(
             with new_figure(6.4, max(3.6, 1.4 + 0.3 * lines)) as figure:
                 if plot.kind == "sweep" and experiment is not None:
                     _draw_sweep(figure.add_subplot(), mine, plot, experiment.variants)
+                elif plot.kind == "blocks":
+                    _draw_blocks(figure.add_subplot(), mine, own, experiment.window if experiment else 0)
                 else:
                     DRAW_FUNCTIONS[plot.kind](figure.add_subplot(), mine, own, seed)
                 for form in PLOT_FORMATS:
@@ -227,17 +229,22 @@ def _title(what: str, runs: Sequence[RunResult]) -> str:
     return f"{what}\n{scope}" if len(webs) > 1 else f"{what} · {scope}"
 
 
-def _draw_blocks(axes: "Axes", runs: Sequence[RunResult], styles: LineStyles, seed: int) -> None:
-    """Relevant pages in each of ten blocks of fetches (S2-43, Figs 5 and 6)."""
-    size = max(1, min(r.budget for r in runs) // _BLOCK_COUNT)
-
-    def in_blocks(run: RunResult) -> Curves:
-        found = np.concatenate(([0.0], run.found_curve))
-        ends = np.minimum((np.arange(run.budget) // size + 1) * size, run.budget)
-        return np.asarray(found[ends] - found[np.maximum(ends - size, 0)])
-
-    _draw_curves(axes, runs, in_blocks, styles, seed, shares=False)
-    axes.set(xlabel="fetches", ylabel=f"relevant in {size} fetches", title=_title("Relevant pages by block", runs))
+def _draw_blocks(axes: "Axes", runs: Sequence[RunResult], styles: LineStyles, size: int) -> None:
+    """Relevant pages in each block of fetches (S2-43, Figs 5 and 6), one bar per strategy; a tenth of the run where no
+    size is declared."""
+    budget = min(run.budget for run in runs)
+    size = min(size, budget) or max(1, budget // _BLOCK_COUNT)
+    ends = np.arange(size, budget + 1, size)
+    groups = group_by_strategy(runs)
+    for place, (name, mine) in enumerate(groups.items()):
+        found = np.mean([np.concatenate(([0.0], run.found_curve)) for run in mine], axis=0)
+        left = np.arange(len(ends)) + (place - (len(groups) - 1) / 2) * 0.8 / len(groups)
+        color = styles[name].color
+        axes.bar(left, found[ends] - found[ends - size], 0.8 / len(groups), color=color, label=name, alpha=0.85)
+    axes.set_xticks(range(len(ends)), [f"{end - size + 1:,}–{end:,}" for end in ends.tolist()])
+    axes.grid(axis="y", color=GRID_COLOR, linewidth=0.6)
+    axes.legend(frameon=False)
+    axes.set(xlabel="fetches", ylabel=f"relevant in {size:,} fetches", title=_title("Relevant pages by block", runs))
 
 
 def _draw_sweep(axes: "Axes", runs: Sequence[RunResult], plot: Plot, variants: Sequence[Variant]) -> None:
@@ -275,6 +282,5 @@ DRAW_FUNCTIONS: dict[str, Draw] = {
     "harvest": _draw_harvest,
     "recall": _draw_recall,
     "auc-vs-oracle": _draw_auc_bars,
-    "blocks": _draw_blocks,
     "cumulative": _draw_cumulative,
 }

@@ -151,7 +151,7 @@ def split_by_seed_kind(runs: Iterable[RunResult]) -> list[RunResult]:
 
 def seed_kind(name: str) -> str:
     """The kind of a seed set: `on-topic` for `on-topic-2`."""
-    return name.rstrip("0123456789").rstrip("-") or name
+    return name.rstrip("0123456789").rstrip("-").removesuffix("-of") or name
 
 
 def parts_table(runs: Sequence[RunResult]) -> str:

@@ -178,7 +178,7 @@ def _parse_in_process(job: tuple[Path, Path | None, range]) -> _ParsedChunk:
 
 
 def _parse_chunk(web: WarcWeb, wanted: Sequence[int]) -> _ParsedChunk:
-    parser = HtmlParser()
+    parser = HtmlParser(lists=True)
     out = _ParsedChunk(b"", [], [], [], [])
     packed: list[bytes] = []
     for number in wanted:

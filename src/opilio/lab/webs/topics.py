@@ -1,5 +1,6 @@
 """Topics of an offline web: the brief and the seed sets a crawler may see, and which labels count as relevant."""
 
+import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,12 +24,28 @@ class TopicBrief(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeedSet(msgspec.Struct, frozen=True, kw_only=True):
-    """Start pages: `on-topic-N` (relevant pages) or `generic-N` (irrelevant ones)."""
+    """Start pages: `on-topic-N` (relevant pages) or `generic-N` (irrelevant ones).
+
+    `on-topic-of-N` are N relevant pages, `generic-of-N` the N irrelevant ones with the most links, such as directories.
+    """
 
     name: str
     urls: tuple[str, ...]
     # As stated in the file; the lab counts for itself.
     reaches: int | None = None
+
+
+_DRAWN_SEEDS = re.compile(r"(on-topic|generic)-of-(\d+)")
+
+
+def drawn_seed_count(name: str) -> int:
+    """The size of a seed set that is drawn from the web; 0 for other names.
+
+    >>> drawn_seed_count("on-topic-of-17"), drawn_seed_count("generic-of-7"), drawn_seed_count("generic-1")
+    (17, 7, 0)
+    """
+    found = _DRAWN_SEEDS.fullmatch(name)
+    return int(found[2]) if found else 0
 
 
 class LabTopic(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from opilio.core.page import Link, Reading
 from opilio.methods.treasure.graph import GraphDocument, GraphNode, LinkDestination, TGraph, window_of_link
@@ -88,30 +89,45 @@ def _exceeds_limits(lists: Sequence[Sequence[str]], bounds: GraphLimits) -> bool
 TermsToWords = Callable[[Sequence[int]], str]  # terms to words that have the same terms
 ReadPageByUrl = Callable[[str], Reading | None]
 CountWords = Callable[[Reading], dict[str, int]]
+Classify = Callable[[Reading], tuple[str, ...]]  # the D-numbers of a page, best first
 TARGET_LEAD_TERMS = 60  # terms of a page's beginning that describe a target
 
 
 def build_graph(
-    layers: Layers, read: ReadPageByUrl, words: TermsToWords, bounds: GraphLimits, counted: CountWords | None = None
+    layers: Layers,
+    read: ReadPageByUrl,
+    words: TermsToWords,
+    bounds: GraphLimits,
+    counted: CountWords | None = None,
+    classify: Classify | None = None,
 ) -> TGraph:
     """A graph of all pages that can be read; levels from the targets up, so that every node leads to known ones.
 
     `counted` gives the distinctive words of a page: with it the graph has the documents of each layer (S2-46).
+    `classify` gives the D-numbers of a page: with it each node has those of its destination (S2-E1).
     """
     nodes: list[GraphNode] = []
     documents: list[GraphDocument] = []
     owned: dict[str, tuple[str, ...]] = {}  # node ids of each page
+    classes: dict[str, tuple[str, ...]] = {}
     for url, level in sorted(layers.items(), key=lambda item: item[1]):
         reading = read(url)
         if reading is None:
             continue
-        made = list(_page_nodes(reading, url, level, _LowerLayers(layers, owned, words, bounds, len(nodes))))
+        classes[url] = classify(reading) if classify is not None else ()
+        below = _LowerLayers(layers, owned, words, bounds, len(nodes))
+        made = [_with_classes(node, classes) for node in _page_nodes(reading, url, level, below)]
         if made:
             owned[url] = tuple(node.id for node in made)
             nodes += made
             if counted is not None:
                 documents.append(GraphDocument(url=url, level=level, words=counted(reading)))
     return TGraph(nodes, documents)
+
+
+def _with_classes(node: GraphNode, classes: Mapping[str, tuple[str, ...]]) -> GraphNode:
+    found = classes.get(node.dic.url or node.url, ())
+    return replace(node, dic=replace(node.dic, classes=found)) if found else node
 
 
 class _LowerLayers:

@@ -27,13 +27,14 @@ from opilio.methods.dewey.detect import (
 )
 from opilio.methods.dewey.lexicon import digits_of, is_related, shorten
 from opilio.methods.dewey.target import DeweyTarget
-from opilio.methods.treasure.graph import MAX_WINDOW_TERMS, Span, window_of_link
+from opilio.methods.treasure.graph import Span
 from opilio.rank.link_scores import LinkTexts
 from opilio.text.vocabulary import BLOCK_END_CODE
 
 FloatColumn = NDArray[np.float64]
 IndexArray = NDArray[np.int64]
 CELL_DIGITS = 3
+MAX_WINDOW_TERMS = 120
 
 
 class LinkFocusScores(NamedTuple):
@@ -112,19 +113,43 @@ class LinkFocusDetector:
         windows = np.array([self._window(reading, link) for link in links], dtype=np.int64)
         anchors = np.array([_span_of_link(reading.anchors, link) for link in links], dtype=np.int64)
         starts, ends = (np.array([hit[side] for hit in hits], dtype=np.int64) for side in (0, 1))
-        first, last = np.searchsorted(starts, windows[:, 0]), np.searchsorted(starts, windows[:, 1])
+        # Hits do not overlap, so their ends are in order too.
+        first, last = np.searchsorted(starts, windows[:, 0]), np.searchsorted(ends, windows[:, 1], "right")
+        in_first, in_last = np.searchsorted(starts, anchors[:, 0]), np.searchsorted(ends, anchors[:, 1], "right")
+        if self._counts_alike:
+            return self._running_masses(hits, (first, last), (in_first, in_last))
         link_of, hit_of = _ranges(first, last)
-        inside = ends[hit_of] <= windows[link_of, 1]
-        link_of, hit_of = link_of[inside], hit_of[inside]
-        in_anchor = (starts[hit_of] >= anchors[link_of, 0]) & (ends[hit_of] <= anchors[link_of, 1])
+        in_anchor = (hit_of >= in_first[link_of]) & (hit_of < in_last[link_of])
         return self._sum_masses(hits, link_of, hit_of, in_anchor, len(links))
 
+    @property
+    def _counts_alike(self) -> bool:
+        """Does every occurrence of a word count the same, as in the paper?"""
+        return self.rule.repeats == 1.0
+
     def _window(self, reading: Reading, link: Link) -> Span:
-        """The span plotted for a link: its block, or the part from its words on (S2-23), cut to MAX_WINDOW_TERMS."""
+        """The span plotted for a link: from its words, or from its first break point, to the last one (S2-23)."""
+        around, anchor = _span_of_link(reading.link_contexts, link), _span_of_link(reading.anchors, link)
+        start, end = anchor[0] if self.rule.starts_at_link else around[0], around[1]
+        if self._counts_alike and not self._topic_below_cells:
+            return start, end
+        # These add up the words of each window anew, so a long list is cut into stretches.
         if not self.rule.starts_at_link:
-            return window_of_link(reading, link)
-        (start, _), (_, end) = _span_of_link(reading.anchors, link), _span_of_link(reading.link_contexts, link)
+            start += (min(anchor[0], end - 1) - start) // MAX_WINDOW_TERMS * MAX_WINDOW_TERMS
         return start, min(end, start + MAX_WINDOW_TERMS)
+
+    def _running_masses(
+        self, hits: Sequence[LexiconHit], window: tuple[IndexArray, IndexArray], anchor: tuple[IndexArray, IndexArray]
+    ) -> _ClassMasses:
+        """Differences of running sums over the hits: a list of a thousand links is plotted from each of them."""
+        rows = [(at, *pair) for at, hit in enumerate(hits) for pair in zip(*self._weighted_cells(hit), strict=True)]
+        hit_of, cells, values = (np.array(column) for column in zip(*rows, strict=True)) if rows else np.zeros((3, 0))
+        met, column = np.unique(cells.astype(np.int64), return_inverse=True)
+        sums = np.zeros((len(hits) + 1, len(met)))
+        np.add.at(sums, (hit_of.astype(np.int64) + 1, column), values)
+        sums = sums.cumsum(axis=0)
+        total, inside = (sums[np.maximum(first, last)] - sums[first] for first, last in (window, anchor))
+        return _ClassMasses(met, (total + (self.rule.anchor_impact - 1.0) * inside).round(SCORE_DIGITS))
 
     def _sum_masses(
         self,

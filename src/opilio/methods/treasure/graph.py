@@ -30,7 +30,7 @@ class LinkDestination(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     leads_to: tuple[str, ...] = ()  # ids of nodes that are nearer to a target
     url: str = ""  # what the link points to
-    classes: tuple[str, ...] = ()  # D-numbers of the topic
+    classes: tuple[str, ...] = ()  # D-numbers of the page that the link points to; of a target, its own
     hits: NodeCount = 0  # links that matched this node and led to relevant pages
     misses: NodeCount = 0
     # It misled: no longer compared, but kept as a step on the paths of others.
@@ -192,8 +192,6 @@ Indices = NDArray[np.int64]
 TermsOf = Callable[[str], Sequence[int]]
 Headings = tuple[str, str, str]
 Span = tuple[int, int]
-# Long lists are cut into stretches, which items still share.
-MAX_WINDOW_TERMS = 120
 
 
 class LinkParts(NamedTuple):
@@ -235,11 +233,5 @@ def link_parts(reading: Reading, terms_of: TermsOf) -> LinkParts:
 
 
 def window_of_link(reading: Reading, link: Link) -> Span:
-    """The terms between the link's break points (S2-23), or the stretch of them that the anchor is in."""
-    if not 0 <= link.index < len(reading.link_contexts):
-        return 0, 0
-    (start, end), (anchor, _) = reading.link_contexts[link.index], reading.anchors[link.index]
-    if end - start <= MAX_WINDOW_TERMS:
-        return start, end
-    first = start + (min(anchor, end - 1) - start) // MAX_WINDOW_TERMS * MAX_WINDOW_TERMS
-    return first, min(end, first + MAX_WINDOW_TERMS)
+    """The terms between the link's break points (S2-23)."""
+    return reading.link_contexts[link.index] if 0 <= link.index < len(reading.link_contexts) else (0, 0)

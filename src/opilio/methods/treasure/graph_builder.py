@@ -16,6 +16,8 @@ from opilio.core.errors import ConfigError, UsageError
 from opilio.core.page import Page, Reading
 from opilio.core.protocols import RANK_STATE
 from opilio.core.settings import Settings
+from opilio.methods.dewey.detect import LexiconMatcher, main_galaxy
+from opilio.methods.dewey.target import load_lexicon
 from opilio.methods.treasure.build import GraphLimits, Layers, build_graph
 from opilio.methods.treasure.graph import TGraph, decode_graph
 from opilio.methods.treasure.hints import HINTS_STATE
@@ -32,6 +34,7 @@ ReadPage = Callable[[Page], Reading]
 ReaderFactory = Callable[[Settings, Vocabulary], ReadPage]
 # Terms by which a page is compared with the targets.
 MAX_DISTINCTIVE_TERMS = 100
+MAX_NODE_CLASSES = 3
 
 
 def read_graph(path: Path, option: str = "") -> TGraph:
@@ -73,8 +76,10 @@ def load_collection_graph(folder: Path) -> tuple[TGraph, int]:
 class GraphBuilder:
     """Reads pages and builds graphs from them, with the vocabulary of one language."""
 
-    def __init__(self, read: ReadPage, vocabulary: Vocabulary, page_of: Callable[[str], Page | None]) -> None:
+    def __init__(self, read: ReadPage, matcher: LexiconMatcher, page_of: Callable[[str], Page | None]) -> None:
+        vocabulary = matcher.vocabulary
         self._read = read
+        self._matcher = matcher
         self._vocabulary = vocabulary
         self._page_of = page_of
         self._words = PageTerms(vocabulary.terms, CachedIdf(background_frequencies().__getitem__), weights="tfidf")
@@ -86,7 +91,7 @@ class GraphBuilder:
 
     def build(self, layers: Layers, bounds: GraphLimits) -> TGraph:
         """The graph of pages in layers."""
-        return build_graph(layers, self.read, self.words, bounds, self._distinctive_words)
+        return build_graph(layers, self.read, self.words, bounds, self._distinctive_words, self._classes)
 
     def similarity_to(self, targets: Sequence[str]) -> Callable[[str], float]:
         """How similar a page is to the targets: cosine of its tf·idf with their sum."""
@@ -116,6 +121,9 @@ class GraphBuilder:
         """Terms as words that give the same terms again."""
         return self._vocabulary.text_of(terms)
 
+    def _classes(self, page: Reading) -> tuple[str, ...]:
+        return tuple(cell.code for cell in main_galaxy(page, self._matcher).ranked[:MAX_NODE_CLASSES])
+
     def _distinctive_words(self, page: Reading) -> dict[str, int]:
         """The most distinctive words of a page with their counts: highest tf·idf first."""
         terms, counts = self._words.counts(page)
@@ -130,4 +138,4 @@ def build_graph_builder(
     """A builder that reads pages as a crawl with these settings would; `reads` replaces the page reader."""
     vocabulary = build_vocabulary(settings)
     read = reads(settings, vocabulary) if reads else build_reader(settings, vocabulary).read
-    return GraphBuilder(read, vocabulary, page_of)
+    return GraphBuilder(read, LexiconMatcher(load_lexicon(settings), vocabulary, background_frequencies()), page_of)

@@ -16,6 +16,7 @@ from opilio.core.events import GraphChanged
 from opilio.core.page import Reading
 from opilio.core.protocols import RANK_STATE, BaseLearner
 from opilio.core.records import Lead, Outcome, Verdict
+from opilio.methods.dewey.detect import galaxy_of
 from opilio.methods.treasure.focus import LinkFocusDetector, LinkFocusScores
 from opilio.methods.treasure.graph import LinkParts, link_parts
 from opilio.methods.treasure.matching import LinkMatches, MatchingOptions, NodeIndex, match_links
@@ -128,8 +129,16 @@ class TreasureRanker(BaseLearner):
         """The experience of these visits, for the journal; may be empty."""
         if not self.updater.options.period:
             return b""
-        met = [one for outcome in outcomes if (one := _experience(outcome)) is not None]
+        met = [one for outcome in outcomes if (one := _experience(outcome, self._classes)) is not None]
         return msgspec.msgpack.encode(met) if met else b""
+
+    def _classes(self, text: str) -> tuple[str, ...]:
+        """The best D-number of a text, where the focus of links is found with a lexicon."""
+        if self.focus is None:
+            return ()
+        matcher = self.focus.target.matcher
+        code = galaxy_of(matcher.vocabulary.terms(text), matcher, self.focus.rule).code
+        return (code,) if code else ()
 
     def apply_lesson(self, lesson: bytes) -> None:
         """Learn from a lesson, new or from the journal."""
@@ -158,7 +167,7 @@ class TreasureRanker(BaseLearner):
         self.updater.restore(state)
 
 
-def _experience(outcome: Outcome) -> GraphExperience | None:
+def _experience(outcome: Outcome, classify: Callable[[str], tuple[str, ...]]) -> GraphExperience | None:
     """A visit as the updater sees it; duplicates and failures are skipped."""
     lead, analysis = outcome.lead, outcome.analysis
     if analysis is None or analysis.verdict is None or outcome.duplicate_of:
@@ -168,16 +177,18 @@ def _experience(outcome: Outcome) -> GraphExperience | None:
     except msgspec.DecodeError:
         # The features are those of another ranker.
         handed = None
+    relevant, text = analysis.verdict.relevant, f"{analysis.description} {analysis.keywords}".strip()[:400]
     return GraphExperience(
         lead.key,
         lead.parent,
         lead.url,
-        analysis.verdict.relevant,
+        relevant,
         analysis.verdict.score,
         analysis.title,
-        f"{analysis.description} {analysis.keywords}".strip()[:400],
+        text,
         handed.node if handed else "",
         handed.parts if handed else (),
         handed.link if handed else None,
         analysis.heading,
+        classify(f"{analysis.title} {analysis.heading} {text}") if relevant else (),
     )

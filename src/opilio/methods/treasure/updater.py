@@ -35,6 +35,7 @@ class GraphExperience(msgspec.Struct, frozen=True, array_like=True):
     # ISH, SH, MH, DC of the link; None where it was not compared.
     link: tuple[str, str, str, str] | None = None
     heading: str = ""  # the page's main heading, else its title: the MH of a target
+    classes: tuple[str, ...] = ()  # D-numbers of the page
 
 
 class GraphUpdate(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,7 +171,8 @@ class GraphUpdater:
     def _nodes_for_target(self, one: GraphExperience) -> list[GraphNode]:
         """A page as a new target, and the links on the path to it as nodes of level 1, 2, …"""
         text = f"{one.title} {one.text}".strip()
-        target = GraphNode(id=self._new_id(0), url=one.url, level=0, mh=one.heading or one.title, dc=text)
+        own = LinkDestination(classes=one.classes)
+        target = GraphNode(id=self._new_id(0), url=one.url, level=0, mh=one.heading or one.title, dc=text, dic=own)
         made, path = [target], self._state.paths.get(one.key)
         leads_to = one.url
         for level in range(1, self.options.depth + 1):
@@ -178,7 +180,9 @@ class GraphUpdater:
                 break
             above = self._state.paths.get(path.parent)
             ish, sh, mh, dc = path.link
-            dic = LinkDestination(leads_to=(made[-1].id,), url=leads_to)
+            # The classes of pages on the way are not known.
+            classes = one.classes if level == 1 else ()
+            dic = LinkDestination(leads_to=(made[-1].id,), url=leads_to, classes=classes)
             url = above.url if above else ""
             made.append(GraphNode(id=self._new_id(level), url=url, level=level, ish=ish, sh=sh, mh=mh, dc=dc, dic=dic))
             leads_to, path = url, above
