@@ -1,5 +1,6 @@
 """S1's parts as a crawl uses them: options, the file to begin from, and queued links classified again (S1-14)."""
 
+import asyncio
 import importlib.util
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from opilio.core.records import Analysis, Failure, FetchResult, LinkColumns, Out
 from opilio.core.settings import Settings
 from opilio.engine.link_columns import pack
 from opilio.engine.wiring.assembly import build_analysis_parts
+from opilio.engine.wiring.launch import open_crawl
 from opilio.engine.wiring.session import create_crawl
 from opilio.engine.wiring.settings import complete_settings
 from opilio.engine.wiring.topic import build_topic, initial_topic_state
@@ -207,6 +209,27 @@ def test_model_that_can_not_be_used_is_reported_before_a_folder_is_made(
     with pytest.raises(ConfigError, match=rf"^rank.model .*m.json: {result}"):
         create_crawl(folder, settings_for("s1-bayes", model=str(path)))
     assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "line"), [("", "nothing to train on before"), ("m.json", "starts with the classifier")]
+)
+def test_crawl_reports_what_the_classifier_was_trained_on_s1_14(tmp_path: Path, model: str, line: str) -> None:
+    lines: list[str] = []
+    rank = {}
+    if model:
+        rank = {"model": str(tmp_path / model)}
+        learner = make_learner("bayes")
+        learner.fit(*some_rows(40))
+        (tmp_path / model).write_bytes(write_models([learner], topic="wrens"))
+
+    async def start() -> None:
+        tree = {"strategy": "s1-bayes", "topic": {"name": "wrens"}, "seeds": {"urls": URLS[:1]}, "rank": rank}
+        async with open_crawl(tmp_path / "wrens", tree, "test", lines.append, lines.append):
+            pass
+
+    asyncio.run(start())
+    assert len([one for one in lines if one.startswith("s1-bayes: ") and line in one]) == 1
 
 
 def test_missing_library_is_reported_before_a_folder_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,6 +73,8 @@ async def _create(folder: Path, settings: Settings, notify: Notify, warn: Notify
         warn(str(problem))
     if found.seeds:
         notify(f"{len(found.seeds)} seeds from {', '.join(found.voters) or 'lists'}")
+    if notice := _training_notice(settings):
+        notify(notice)
     checked = checked.with_seeds_of(settings)
     created: CrawlSession | ClusterSession
     if is_linked(folder):
@@ -83,6 +85,20 @@ async def _create(folder: Path, settings: Settings, notify: Notify, warn: Notify
     if not private and settings.politeness.contact == PolitenessSettings().contact:
         notify("No contact set: site owners can't reach you; set politeness.contact=URL")
     return created
+
+
+def _training_notice(settings: Settings) -> str:
+    """What the classifier of S1 was trained on before the crawl; empty for other strategies.
+
+    Seeds alone are not enough: three of the four attributes come from the pages that link to a page (S1-E6).
+    """
+    rank = settings.rank
+    if rank["kind"] != "attributes" or rank["learner"] == "infospiders":
+        return ""
+    if rank["model"]:
+        return f"{settings.strategy}: starts with the classifier of {rank['model']}"
+    untrained = f"{settings.strategy}: nothing to train on before the crawl; the classifier learns from fetched pages"
+    return f"{untrained}. To start trained: --set rank.model=DIR, a collection after 'opilio lab train DIR'"
 
 
 def _require_topic(folder: Path, settings: Settings) -> None:
