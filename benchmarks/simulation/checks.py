@@ -14,7 +14,9 @@ from opilio.engine.loop import Engine
 from opilio.engine.politeness.robots import RobotsRules
 from opilio.frontier.sqlite.schema import DONE, FAILED
 from opilio.manage.verify import verify
+from opilio.store import seal
 from opilio.store.collection import open_readonly
+from opilio.store.connection import log_of
 
 
 def commit_problems(engine: Engine, connections: int, db: Database) -> Iterator[str]:
@@ -55,6 +57,18 @@ def end_problems(engine: Engine, pool: SimulatedPool | None) -> Iterator[str]:
         yield f"hosts are busy after the end: {sorted(busy)}"
     if pool is not None:
         yield from pool.leftovers()
+
+
+def checksum_problems(folder: Path, lost_power: bool) -> Iterator[str]:
+    """What a process leaves, however it ended, agrees with its checksums, and these cover the database."""
+    yield from (f"checksums: {problem.message}" for problem in seal.seal_problems(folder))
+    database = folder / seal.DATABASE_FILE
+    if lost_power and not log_of(database).exists():
+        # The name of a new log is lost with its folder; only later logs are known to the checksums.
+        return
+    found = seal._load(folder)
+    if found is None or not found.blocks or seal._log_beside(database, found.log) is None:
+        yield "the database has no checksums"
 
 
 def integrity_problems(folder: Path) -> Iterator[str]:

@@ -16,6 +16,7 @@ from ctypes import CFUNCTYPE, c_char_p, c_int, c_int64, c_void_p
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from opilio.store.seal import SEAL_FILE
 from opilio.store.warc import WarcFiles
 
 SECTOR = 512
@@ -82,6 +83,9 @@ class Disk:
             for offset, data in changes:
                 _apply(content, offset, data, keep, rng)
         self.image = {name: bytes(content) for name, content in image.items()}
+        # Written and synced under another name, then renamed.
+        if (seal := self.folder / SEAL_FILE).exists():
+            self.image[SEAL_FILE] = seal.read_bytes()
 
     def _read_all(self) -> dict[str, bytes]:
         # SQLite makes the index of its log anew.

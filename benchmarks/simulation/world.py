@@ -32,6 +32,7 @@ from opilio.topic.setup import resolve_settings
 START = 1_800_000_000.0
 FINISHED = "nothing left to fetch"
 MAX_LIVES = 60
+PAGE_BYTES = 4096
 FAULTS = ("kill", "kill", "kill", "power", "power", "full", "stop", "suspend")
 
 
@@ -174,7 +175,10 @@ class World:
             self._bury(life)
         if life.pool is not None:
             self._poisoned |= {url for url, deaths in life.pool.deaths.items() if deaths > 1} | {*life.pool.timeouts}
-        return reason, self._next_folder(life, folder)
+        folder = self._next_folder(life, folder)
+        if not self.problems:
+            self._report_all(checks.checksum_problems(folder, fault.kind == "power"))
+        return reason, folder
 
     def _bury(self, life: Life) -> None:
         """End what is left of a process, and let time pass until the next one starts."""
@@ -215,7 +219,8 @@ class World:
             return self._network.connect(life.clock, lambda name: self._step(life, name), lambda: life.is_dead)
 
         collection = Collection.open_for_writing(folder)
-        collection.connection.execute(f"PRAGMA wal_autocheckpoint = {life.rng.choice((5, 50, 4000))}")
+        assert collection.seal is not None
+        collection.seal.checkpoint_bytes = life.rng.choice((5, 50, 4000)) * PAGE_BYTES
         machine = Machine(life.clock, build_fetcher, AnalysisOptions(wrap_pool=wrap_pool), SimulatedFiles(life.disk))
         life.session = CrawlSession(collection, self._settings, machine, checked_settings(self._strategy).topic)
         async with life.session as session:

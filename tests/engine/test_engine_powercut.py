@@ -62,6 +62,18 @@ def test_crawl_goes_on_when_the_last_records_were_lost(
     assert len(events(tmp_path / "c", "PagesLost")) == 1
 
 
+def test_crawl_goes_on_when_the_beginning_of_a_file_was_lost(tmp_path: Path) -> None:
+    with served(SmallWeb(grid(hosts=1, pages=4))) as server:
+        tree = settings_for(server, [SEED])
+        crawl(tmp_path / "c", {**tree, "stop": {"pages": 2}})
+        as_if_power_failed(tmp_path / "c", (1, 0))
+        with last_file(tmp_path / "c").open("r+b") as file:
+            file.write(bytes(200))
+        crawl(tmp_path / "c", {**tree, "stop": {"pages": 0}})
+    assert verify(tmp_path / "c") == []
+    assert urls_in_warc(tmp_path / "c") == stored(tmp_path / "c") == sorted(grid(hosts=1, pages=4))
+
+
 def test_crawl_goes_on_when_a_whole_file_was_lost(tmp_path: Path) -> None:
     with served(SmallWeb(WEB)) as server:
         tree = settings_for(server, [SEED], store={"rotate_bytes": 3000})

@@ -102,7 +102,7 @@ SHUT_DOWN_STEPS = [
     "opilio.engine.commit:BatchCommitter.finish",
     "opilio.engine.workers.pool:WorkerPool.close",
     "opilio.store.writer:CollectionWriter.close",
-    "opilio.store.collection:write_seal",
+    "opilio.store.seal:write_seal",
 ]
 KILL_STEPS = [
     "opilio.store.collection:_create_files",

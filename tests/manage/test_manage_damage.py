@@ -2,7 +2,9 @@
 
 import random
 import shutil
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,10 +19,12 @@ from opilio.search.indexer import update_index
 from opilio.store import seal
 from opilio.store.collection import Collection, open_readonly
 from opilio.store.journal import STATE_DAMAGED, LearnerJournal
+from opilio.store.log_file import read_log
 from opilio.store.page_selection import PageFilter
-from opilio.store.seal import SEAL_FILE
+from opilio.store.seal import SEAL_FILE, seal_problems
 
 SEED = "http://h0.example/0.html"
+PAGE = 4096
 # Files without content: a lock is empty or names a command, and `changed` only has a time.
 WITHOUT_CONTENT = ("crawl.lock", "index.lock", "index/changed", "index/version")
 
@@ -134,7 +138,7 @@ def test_damaged_database_is_not_written_to_until_it_is_accepted(folder: Path) -
         Collection.open_for_writing(folder)
     assert any(line.startswith("crawl.db at ") for line in check_and_repair(folder, 0.0).problems)
     report = check_and_repair(folder, 0.0, pages=True)
-    assert [line.partition(":")[0] for line in report.accepted] == [f"crawl.db at {at // 65536 * 65536}"]
+    assert [line.partition(":")[0] for line in report.accepted] == [f"crawl.db at {at // PAGE * PAGE}"]
     assert not any(line.startswith("crawl.db at ") for line in problems_of(folder))
     Collection.open_for_writing(folder).close()
 
@@ -153,13 +157,67 @@ def test_edited_settings_and_damaged_checksums_are_sealed_again(folder: Path) ->
     assert problems_of(folder) == []
 
 
-def test_killed_writer_leaves_no_checksums(folder: Path) -> None:
+@pytest.fixture
+def killed(folder: Path, tmp_path: Path) -> Path:
+    """As a crawl leaves it that was killed: the log was written into the database twice, and has new commits."""
     collection = Collection.open_for_writing(folder)
-    assert not (folder / SEAL_FILE).exists()
-    collection.connection.execute("UPDATE meta SET value = 'x' WHERE name = 'topic'")
+    assert collection.seal is not None
+    for number in range(7):
+        collection.seal.checkpoint_bytes = 0 if number in (2, 4) else 1 << 30
+        with collection.unit_of_work():
+            collection.connection.execute("UPDATE answer SET elapsed_s = ? WHERE seq % 7 = ?", (number, number))
+            collection.set_meta(note=str(number) * 3_000 * number)
+    copy = Path(shutil.copytree(folder, tmp_path / "killed"))
     collection.close()
-    assert (folder / SEAL_FILE).exists()
-    assert not any("changed since" in line for line in problems_of(folder))
+    assert problems_of(folder) == []
+    return copy
+
+
+def test_any_flipped_byte_of_a_killed_crawl_is_found_or_not_used(killed: Path) -> None:
+    """Bytes that are not used belong to pages that are in the log, which SQLite reads from there."""
+    database, log = killed / "crawl.db", read_log(killed / "crawl.db-wal")
+    pages = database.stat().st_size // PAGE
+    assert 2 <= len(log.pages) < pages / 2
+    assert problems_of(killed) == []
+    missed, rng = [], random.Random(17)
+    for page in range(pages):
+        at = page * PAGE + rng.randrange(PAGE)
+        flip(database, at)
+        damage = [problem.message for problem in seal_problems(killed)]
+        if (page + 1 in log.pages) != (damage == []):
+            missed.append(at)
+        if page % 7 == 3 and page + 1 not in log.pages:
+            assert set(damage) <= set(problems_of(killed))
+        flip(database, at)
+    assert missed == []
+    assert problems_of(killed) == []
+
+
+def test_reading_a_killed_crawl_leaves_its_log(killed: Path) -> None:
+    before = (killed / "crawl.db-wal").read_bytes()
+    assert run_command(["status", str(killed)]) == 0
+    assert (killed / "crawl.db-wal").read_bytes() == before
+    page = next(page for page in range(2, 100) if page not in read_log(killed / "crawl.db-wal").pages)
+    flip(killed / "crawl.db", page * PAGE - 7)
+    with pytest.raises(CollectionError, match=f"crawl.db at {(page - 1) * PAGE}: changed since"):
+        Collection.open_for_writing(killed)
+    flip(killed / "crawl.db", page * PAGE - 7)
+    Collection.open_for_writing(killed).close()
+    assert problems_of(killed) == []
+    assert not (killed / "crawl.db-wal").exists()
+
+
+def test_checksums_from_before_another_log_are_not_used(killed: Path) -> None:
+    """A connection that is not ours wrote the log into the database: no damage is reported, and sums are made again."""
+    with closing(sqlite3.connect(killed / "crawl.db")) as connection:
+        connection.execute("UPDATE meta SET value = 'x' WHERE name = 'note'")
+        connection.commit()
+    assert not (killed / "crawl.db-wal").exists()
+    assert problems_of(killed) == []
+    Collection.open_for_append(killed).close()
+    Collection.open_for_writing(killed).close()
+    flip(killed / "crawl.db", 9_000)
+    assert [line.partition(":")[0] for line in problems_of(killed)][:1] == ["crawl.db at 8192"]
 
 
 def test_large_database_is_not_read_for_a_small_change(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,16 +231,16 @@ def test_large_database_is_not_read_for_a_small_change(folder: Path, monkeypatch
         collection.set_meta(note="x" * 10_000)
     collection.close()
     changed = [line for line in problems_of(folder) if "changed since it was written" in line]
-    assert [line.partition(":")[0] for line in changed] == [f"crawl.db at {at // 65536 * 65536}"]
+    assert [line.partition(":")[0] for line in changed] == [f"crawl.db at {at // PAGE * PAGE}"]
     flip(path, at)
     assert problems_of(folder) == []
     flip(path, 60_000)
-    with pytest.raises(CollectionError, match=r"crawl\.db at 0: changed since"):
+    with pytest.raises(CollectionError, match=r"crawl\.db at 57344: changed since"):
         Collection.open_for_writing(folder)
     flip(path, 60_000)
     with path.open("ab") as file:
         file.write(bytes(65_536))
-    with pytest.raises(CollectionError, match="blocks of 64 KiB"):
+    with pytest.raises(CollectionError, match="blocks of 4 KiB"):
         Collection.open_for_writing(folder)
 
 
@@ -203,7 +261,7 @@ def test_flipped_byte_in_the_log_of_a_killed_crawl_is_found(folder: Path, tmp_pa
 
 
 def test_damaged_state_of_a_learner_is_restored_by_the_next_crawl(folder: Path) -> None:
-    """As after a kill, without checksums of the whole database: the state has its own."""
+    """The database is intact, but was written with a wrong state: the state has a checksum of its own."""
     collection = Collection.open_for_writing(folder)
     intact = {name: LearnerJournal(collection, name) for name in ("committee", "judge")}
     before = {name: (journal.load_snapshot(), list(journal.lessons())) for name, journal in intact.items()}

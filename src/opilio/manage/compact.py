@@ -88,6 +88,8 @@ def _compact(collection: Collection, versions: int | None, rotate_bytes: int) ->
     result.files_left = delete_unused_warcs(collection)
     drop_moved_records(db)
     vacuum(db)
+    if collection.seal is not None:
+        collection.seal.checkpoint(db, truncate_within_ms=1000)
     result.bytes_after = _size(folder)
     return result
 

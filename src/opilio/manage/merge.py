@@ -28,7 +28,6 @@ from opilio.manage.repair import repair_derived
 from opilio.store.collection import CONFIG, Collection, collection_exists, is_linked, load_settings, upgrade_collection
 from opilio.store.connection import DATABASE, database_error
 from opilio.store.locks import has_writer, hold_files
-from opilio.store.maintain.integrity import checkpoint
 from opilio.store.maintain.merge_sql import (
     MERGE_FRONTIER,
     MERGE_TABLES,
@@ -136,7 +135,6 @@ def _merge(collection: Collection, sources: Sequence[Path], now: float) -> Merge
         result = MergeResult(**tables.counts())
     tables.detach()
     repair_derived(collection, now)
-    checkpoint(collection.connection)
     return result
 
 

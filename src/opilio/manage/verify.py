@@ -4,7 +4,7 @@ Reads everything, changes nothing; `manage.repair` repairs.
 """
 
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from operator import attrgetter
 from pathlib import Path
@@ -23,7 +23,7 @@ from opilio.store.maintain.record_check import StoredRecord, record_problem, sto
 from opilio.store.postgres.chunks import delete_copies, storage_problems, unused_objects
 from opilio.store.postgres.collection import PostgresCollection
 from opilio.store.postgres.objects import ObjectMissingError
-from opilio.store.seal import log_problems, seal_problems
+from opilio.store.seal import SealProblem, log_problems, seal_problems
 from opilio.store.warc import local_warc, warc_name
 from opilio.topic.setup import resolve_settings
 
@@ -46,18 +46,19 @@ def verify(folder: Path) -> list[str]:
 
 def all_problems(folder: Path) -> Iterator[IntegrityProblem]:
     """All problems, the cheap checks first; a stream without a limit."""
-    # Before SQLite opens the database: it uses up the log. That of a running crawl is being written.
-    logged = [] if has_writer(folder) else list(log_problems(folder))
+    # Before the database is opened: closing its file would release the locks of the connection. While a crawl runs,
+    # files and checksums change one after the other.
+    changed = [] if has_writer(folder) else [*log_problems(folder), *seal_problems(folder)]
+    if has_writer(folder):
+        changed = []
     with open_readonly(folder) as collection:
-        for text, harmless in logged:
-            yield IntegrityProblem(text, derived=harmless, damage=not harmless)
-        yield from _find_problems(collection)
+        yield from _find_problems(collection, changed)
 
 
-def _find_problems(collection: Collection) -> Iterator[IntegrityProblem]:
+def _find_problems(collection: Collection, changed: Sequence[SealProblem]) -> Iterator[IntegrityProblem]:
     settings = list(_settings(collection))
     yield from map(IntegrityProblem, settings)
-    for text, harmless in seal_problems(collection.folder):
+    for text, harmless in changed:
         # Settings that can't be read are reported already.
         if not (settings and text.startswith(CONFIG)):
             yield IntegrityProblem(text, derived=harmless, damage=not harmless)

@@ -18,22 +18,14 @@ from opilio.core.errors import CollectionError, ConfigError
 from opilio.core.protocols import Database
 from opilio.core.settings import StopSettings, Tree
 from opilio.store.connection import DATABASE, connect, database_error, read_header, run_script, transaction, upsert_sql
-from opilio.store.locks import CRAWL_COMMAND, LINK_FILE, LOCK_FILE, LOCK_TIMEOUT_S, hold_files
+from opilio.store.locks import CRAWL_COMMAND, LINK_FILE, LOCK_FILE, LOCK_TIMEOUT_S, has_writer, hold_files
 from opilio.store.locks import acquire_write_lock as lock_of
 from opilio.store.schema import ADDED_TABLES, APPLICATION_ID, SCHEMA_VERSION, TABLES
-from opilio.store.seal import (
-    OpenedSeal,
-    changed_blocks,
-    log_of,
-    opened_seal,
-    remove_seal,
-    require_intact,
-    updated_checksums,
-    write_seal,
-)
+from opilio.store.seal import SEAL_FILE, WriterSeal, drop_seal_at_rest, require_intact
 from opilio.store.upgrade import emulate, upgrade
 
 CONFIG = "crawl.toml"
+APPEND_COMMAND = "label"  # shown to other processes; commands that only append take the lock for a moment
 PARTIAL_DATABASE_FILE = (
     "crawl.db.part"  # a database that is being made; the last step of making a collection gives it its name
 )
@@ -56,12 +48,13 @@ class Collection:
     """An open collection. Use `create`, `open_for_reading` or `open_for_writing`."""
 
     def __init__(
-        self, folder: Path, connection: Database, lock: IO[str] | None = None, seal: OpenedSeal | None = None
+        self, folder: Path, connection: Database, lock: IO[str] | None = None, seal: WriterSeal | None = None
     ) -> None:
         self.folder = folder
         self.connection = connection
+        self.seal = seal  # if it is open for writing, in a folder
         self._lock = lock
-        self._seal = seal  # that it had before it was opened for writing
+        self._appends = False  # it writes without the lock
 
     @classmethod
     def create(cls, folder: Path, config: str, parts: Sequence[CreateTables] = ()) -> "Collection":
@@ -84,7 +77,8 @@ class Collection:
         try:
             _check_folder_is_free(folder)
             _create_files(folder, config, parts)
-            return cls(folder, connect(folder / DATABASE), lock)
+            seal = WriterSeal(folder)
+            return cls(folder, connect(folder / DATABASE), lock, seal)
         except (OSError, sqlite3.Error) as error:
             lock.close()
             raise CollectionError(f"{folder}: can't make a collection here: {error}") from error
@@ -124,8 +118,7 @@ class Collection:
         try:
             if not damaged:
                 require_intact(folder)
-            seal = None if damaged else opened_seal(folder)
-            remove_seal(folder)
+            seal = WriterSeal(folder, trusted=not damaged)
             return cls(folder, _open(folder, ADDED_TABLES), lock, seal)
         except BaseException:
             lock.close()
@@ -133,15 +126,20 @@ class Collection:
 
     @classmethod
     def open_for_append(cls, folder: Path) -> "Collection":
-        """To append to tables that a crawl polls: takes no lock."""
+        """For notes to the crawl, which holds the lock: only append to tables that it polls."""
         if is_linked(folder):
             from opilio.store.postgres.collection import open_database
 
             return open_database(folder)
         check_collection(folder)
         require_intact(folder)
-        remove_seal(folder)
-        return cls(folder, _open(folder, ADDED_TABLES))
+        # Without a crawl the checksums are kept true by a writer. Without checksums there is no need for one.
+        if (folder / SEAL_FILE).exists() and not has_writer(folder):
+            with suppress(CollectionError):
+                return cls.open_for_writing(folder, APPEND_COMMAND)
+        collection = cls(folder, _open(folder, ADDED_TABLES))
+        collection._appends = True
+        return collection
 
     @classmethod
     def open_for_reading(cls, folder: Path) -> "Collection":
@@ -150,7 +148,7 @@ class Collection:
 
             return open_database(folder)
         check_collection(folder)
-        connection = _open(folder)
+        connection = _open(folder, readonly=True)
         _create_missing_temp_tables(connection)
         connection.execute("PRAGMA query_only = ON")
         return cls(folder, connection)
@@ -171,6 +169,8 @@ class Collection:
         try:
             with transaction(self.connection):
                 yield
+            if self.seal is not None:
+                self.seal.after_commit(self.connection)
         except (sqlite3.Error, OSError) as error:
             refused = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_READONLY
             advice = "copy the folder to a place of your own" if refused else "run again to go on"
@@ -193,23 +193,15 @@ class Collection:
         )
 
     def close(self) -> None:
-        if self._lock is not None and self.persistent:
-            self._close_sealed()
+        if self.seal is not None:
+            self.seal.close(self.connection)
+            self.seal = None
         self.connection.close()
+        if self._appends:
+            drop_seal_at_rest(self.folder)
         if self._lock is not None:
             self._lock.close()
             self._lock = None
-
-    def _close_sealed(self) -> None:
-        """Write the log into the database, then the checksums; not where a reader or a full disk prevents it."""
-        with suppress(sqlite3.Error, OSError):
-            changed = changed_blocks(self.folder, self._seal)
-            self.connection.execute("PRAGMA busy_timeout = 0")
-            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            self.connection.close()
-            log = log_of(self.folder / DATABASE)
-            if not log.exists() or not log.stat().st_size:
-                write_seal(self.folder, known=updated_checksums(self.folder, self._seal, changed))
 
 
 def is_linked(folder: Path) -> bool:
@@ -274,10 +266,10 @@ def collection_exists(folder: Path) -> bool:
     return (folder / DATABASE).exists()
 
 
-def _open(folder: Path, tables: str = "") -> sqlite3.Connection:
+def _open(folder: Path, tables: str = "", *, readonly: bool = False) -> sqlite3.Connection:
     """A connection to a database that can be used, with these tables made where they are missing."""
     try:
-        connection = connect(folder / DATABASE)
+        connection = connect(folder / DATABASE, readonly=readonly)
         connection.execute("SELECT 1 FROM meta LIMIT 1")
         if tables:
             with transaction(connection):

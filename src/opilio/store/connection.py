@@ -14,24 +14,37 @@ from opilio.core.errors import CollectionError
 from opilio.core.protocols import Database, Values
 
 DATABASE = "crawl.db"
+BUSY_TIMEOUT_MS = 30_000
 
 
-def sqlite_uri(database: Path) -> str:
-    """The URI or path for SQLite. To read a database SQLite creates files next to it; if it can't, and a writer left
-    none, the database is opened as immutable."""
-    beside = database.with_name(f"{database.name}-wal")
-    if os.access(database.parent, os.W_OK) or beside.exists():
-        return str(database.absolute())
-    return f"{database.absolute().as_uri()}?immutable=1"
+def log_of(database: Path) -> Path:
+    """The write-ahead log of a database."""
+    return database.with_name(f"{database.name}-wal")
 
 
-def connect(path: Path) -> sqlite3.Connection:
+def sqlite_uri(database: Path, *, readonly: bool = False) -> str:
+    """The URI or path for SQLite.
+
+    To read a database SQLite creates files next to it; if it can't, and a writer left none, the database is opened as
+    immutable. A reader does not change a log that it finds, even if it is the last to close the database: `verify`
+    checks the log of a killed process, and the next writer uses it.
+    """
+    has_log = log_of(database).exists()
+    if not os.access(database.parent, os.W_OK):
+        return str(database.absolute()) if has_log else f"{database.absolute().as_uri()}?immutable=1"
+    return f"{database.absolute().as_uri()}?mode=ro" if readonly and has_log else str(database.absolute())
+
+
+def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
     # By URI others can be attached only to be read.
-    connection = sqlite3.connect(sqlite_uri(path), isolation_level=None, timeout=30.0, uri=True)
+    uri = sqlite_uri(path, readonly=readonly)
+    connection = sqlite3.connect(uri, isolation_level=None, timeout=BUSY_TIMEOUT_MS / 1000, uri=True)
     # NORMAL: a killed process loses nothing; after a power cut the last commits may be gone, never half there.
+    # `WriterSeal` runs the checkpoints.
     connection.executescript(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -32768;"
-        "PRAGMA mmap_size = 1073741824; PRAGMA temp_store = MEMORY; PRAGMA wal_autocheckpoint = 4000;"
+        "PRAGMA mmap_size = 1073741824; PRAGMA temp_store = MEMORY; PRAGMA wal_autocheckpoint = 0;"
+        "PRAGMA journal_size_limit = 0;"
     )
     return connection
 
@@ -63,7 +76,7 @@ def read_header(database: Path) -> tuple[int, int]:
             raise sqlite3.DatabaseError("no SQLite header")
         if not os.access(database, os.R_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        connection = sqlite3.connect(sqlite_uri(database), timeout=30.0, uri=True)
+        connection = sqlite3.connect(sqlite_uri(database, readonly=True), timeout=BUSY_TIMEOUT_MS / 1000, uri=True)
         try:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             (owner,) = connection.execute("PRAGMA application_id").fetchone()

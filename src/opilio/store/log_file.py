@@ -4,8 +4,9 @@ SQLite ignores everything behind the first frame that it can't read, because a p
 A changed byte in the middle would therefore silently undo all later commits. Format: https://sqlite.org/fileformat2.html
 """
 
+import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 _FILE_HEADER = struct.Struct(">8I")  # magic, version, page size, resets, two salts, two checksums
 _FRAME_HEADER = struct.Struct(">6I")  # page, size of the database after a commit (else 0), two salts, two checksums
+_PAGE_AND_SIZE = struct.Struct(">2I")  # the beginning of a frame
 _MAGIC = 0x377F0682  # the last bit: checksums of big-endian words
 _CHECKSUM_BYTES = 8
 _SUMMED_HEADER_BYTES = 8  # of a frame: page and size
@@ -30,16 +32,19 @@ class LogDamage(NamedTuple):
 
 
 class LogContents(NamedTuple):
-    """The pages in a log, how often the log was started anew, and where it is damaged."""
+    """The committed pages in a log, which log it is, and where it is damaged."""
 
     pages: frozenset[int] = frozenset()
     page_bytes: int = 0
-    resets: int = 0
+    resets: int = 0  # how often it was started anew
+    salt: int = 0  # grows by one when the log is started anew
+    database_pages: int = 0  # size of the database after the last commit; 0 without one
     damage: LogDamage | None = None
 
 
 class _Frame(NamedTuple):
     page: int
+    database_pages: int  # 0 except in the last frame of a commit
     salts: _Pair
     checksum: _Pair
     sums: _Pair  # of its own bytes
@@ -65,6 +70,8 @@ def _read_contents(file: BinaryIO, head: bytes) -> LogContents:
     if magic & ~1 != _MAGIC or _Checksum(summed.shape[1]).own_sums(summed)[0] != checksum:
         return LogContents(damage=LogDamage(0, at_end=False))
     pages: set[int] = set()
+    committed: set[int] = set()
+    database_pages = 0
     chain = _Checksum((_SUMMED_HEADER_BYTES + page_bytes) // words.itemsize)
     unreadable = last_ours = -1
     for number, frame in enumerate(_frames(file, page_bytes, words, chain)):
@@ -74,13 +81,56 @@ def _read_contents(file: BinaryIO, head: bytes) -> LogContents:
         checksum = chain.append(checksum, frame.sums)
         if unreadable < 0 and (frame.salts, frame.checksum) == (salts, checksum):
             pages.add(frame.page)
+            if frame.database_pages:
+                committed |= pages
+                database_pages = frame.database_pages
+                pages.clear()
         elif unreadable < 0:
             unreadable = number
     damage = None
     if 0 <= unreadable <= last_ours:
         offset = _FILE_HEADER.size + unreadable * (_FRAME_HEADER.size + page_bytes)
         damage = LogDamage(offset, at_end=last_ours == unreadable)
-    return LogContents(frozenset(pages), page_bytes, resets, damage)
+    return LogContents(frozenset(committed), page_bytes, resets, salts[0], database_pages, damage)
+
+
+class LogHeader(NamedTuple):
+    """The part of a log's header that identifies the log."""
+
+    page_bytes: int
+    resets: int
+    salts: _Pair
+
+
+def read_log_header(path: Path) -> LogHeader | None:
+    """The header of a log; None if the log is empty or missing."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_FILE_HEADER.size)
+    except FileNotFoundError:
+        return None
+    if len(head) < _FILE_HEADER.size:
+        return None
+    _, _, page_bytes, resets, *rest = _FILE_HEADER.unpack(head)
+    return LogHeader(page_bytes, resets, (rest[0], rest[1]))
+
+
+def logged_pages(
+    path: Path, page_bytes: int, frames: int, digest: Callable[[bytes], bytes]
+) -> tuple[dict[int, bytes], int]:
+    """Digests of the newest content of each page in the first frames of a log, and the size of the database in pages.
+
+    For the process that writes the log: SQLite has just read these frames, so their checksums are not computed. Only
+    the newest content of a page is read, because pages are written again and again: 15 to 35 % of the frames.
+    """
+    size, database_pages = _FRAME_HEADER.size + page_bytes, 0
+    newest: dict[int, int] = {}
+    with path.open("rb", buffering=0) as file:
+        handle, begin = file.fileno(), _FILE_HEADER.size
+        for at in range(begin, begin + frames * size, size):
+            page, database_pages = _PAGE_AND_SIZE.unpack(os.pread(handle, _PAGE_AND_SIZE.size, at))
+            newest[page] = at + _FRAME_HEADER.size
+        return {page: digest(os.pread(handle, page_bytes, at)) for page, at in newest.items()}, database_pages
 
 
 def _frames(file: BinaryIO, page_bytes: int, words: np.dtype[np.uint32], checksum: "_Checksum") -> Iterator[_Frame]:
@@ -92,8 +142,8 @@ def _frames(file: BinaryIO, page_bytes: int, words: np.dtype[np.uint32], checksu
         # Of the header only page and size are part of the checksum.
         summed = np.concatenate([frames[:, :_SUMMED_HEADER_BYTES], frames[:, _FRAME_HEADER.size :]], axis=1)
         for at, sums in enumerate(checksum.own_sums(summed.view(words))):
-            page, _, *rest = _FRAME_HEADER.unpack_from(data, at * size)
-            yield _Frame(page, (rest[0], rest[1]), (rest[2], rest[3]), sums)
+            page, database_pages, *rest = _FRAME_HEADER.unpack_from(data, at * size)
+            yield _Frame(page, database_pages, (rest[0], rest[1]), (rest[2], rest[3]), sums)
 
 
 class _Checksum:

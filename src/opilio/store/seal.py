@@ -1,32 +1,42 @@
-"""Checksums of the files of a closed collection, which detect any changed byte.
+"""Checksums of the files of a collection, so that a changed byte is found wherever it is.
 
-The writing process seals the collection when it closes it: `checksums.json` holds a checksum for every 64 KiB of
-`crawl.db` and `crawl.toml`. Opening the collection for writing checks and removes the seal, so a killed process
-leaves none, and then only the contents and the log are checked. A large database is not read for a small change: its
-size and first block are checked when it is opened, and the blocks that changed are summed again when it is closed.
-The index has a seal of its own, because readers update it. WARC records have digests in themselves.
+`checksums.json` holds a checksum for every 4 KiB of `crawl.db` and `crawl.toml`. The writing process writes it when it
+closes the collection, and at every checkpoint: after the log (`crawl.db-wal`) was written into the database, before the
+log is used again. So the files of a killed process are covered too. A page of the database that is in the log is read
+from there, and the log has checksums of its own; every other page is as it was at the last checkpoint.
+
+When it is opened, a large database is not read: only its size and its beginning are checked. The index has a seal of
+its own, because readers update it; killed while it is updated, it has none. WARC records have digests in themselves.
 """
 
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
+from itertools import pairwise
 from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 import xxhash
 
 from opilio.core.errors import CollectionError
-from opilio.core.files import write_atomically
-from opilio.store.connection import sqlite_uri
-from opilio.store.log_file import read_log
+from opilio.core.files import atomic_writer
+from opilio.core.protocols import Database
+from opilio.store.connection import BUSY_TIMEOUT_MS, log_of, sqlite_uri
+from opilio.store.log_file import LogContents, logged_pages, read_log, read_log_header
 
 SEAL_FILE = "checksums.json"
 DATABASE_FILE, SETTINGS_FILE = SEALED_FILES = ("crawl.db", "crawl.toml")
-_BLOCK_BYTES = 1 << 16
+_BLOCK_BYTES = 4096  # a page of the database
+_SUM_BYTES = 8
+_NO_SUM = bytes(_SUM_BYTES)  # of a page that was never written: SQLite keeps free pages like that
+_FIRST_BLOCKS = 16  # that are checked in a large database
 FULL_CHECK_BYTES = 64 << 20  # a larger database is not read as a whole when it is opened
+CHECKPOINT_BYTES = 16 << 20  # of the log
+_NEW_LOG = -1  # as `_Seal.log`: the first log of a writing process
 # What is lost with a table; what can be made again is not listed.
 _CONTENTS = {
     "answer": "responses",
@@ -49,42 +59,66 @@ _CONTENTS = {
 }
 
 
-class _Seal(msgspec.Struct):
-    files: dict[str, list[str]]  # checksums of the blocks
-    checksum: str = ""  # of `files`
+class _Seal(msgspec.Struct, forbid_unknown_fields=True):
+    blocks: dict[str, bytes]  # the checksums of all blocks of a file
+    # The salt of the log that was last written into the database; None: the database was closed, and there is no log.
+    log: int | None = None
+    checksum: str = ""
+
+    def own_checksum(self) -> str:
+        return xxhash.xxh3_64_hexdigest(msgspec.msgpack.encode((self.blocks, self.log)))
 
 
-def write_seal(folder: Path, names: Iterable[str] = SEALED_FILES, known: Mapping[str, list[str]] | None = None) -> None:
+def write_seal(folder: Path, names: Iterable[str] = SEALED_FILES, known: Mapping[str, bytes] | None = None) -> None:
     """Seal these files of a folder as they are now. `known`: checksums of files that can't have changed."""
-    files = dict(known or {})
+    blocks = dict(known or {})
     for name in names:
-        if name not in files and (folder / name).is_file() and not _has_log(folder / name):
-            files[name] = _block_checksums(folder / name)
-    write_atomically(folder / SEAL_FILE, msgspec.json.encode(_Seal(files, _checksum(msgspec.json.encode(files)))))
+        if name not in blocks and (folder / name).is_file() and not _has_log(folder / name):
+            blocks[name] = _block_checksums(folder / name)
+    _store(folder, _Seal(blocks))
 
 
-def read_seal(folder: Path) -> dict[str, list[str]] | None:
+def _store(folder: Path, seal: _Seal) -> None:
+    seal.checksum = seal.own_checksum()
+    with atomic_writer(folder / SEAL_FILE) as file:
+        file.write(msgspec.json.encode(seal))
+        file.flush()
+        # On the disk before the log is used again, or a power cut may leave an old seal beside a new database.
+        os.fsync(file.fileno())
+    _sync_folder(folder)
+
+
+def read_seal(folder: Path) -> dict[str, bytes] | None:
     """The checksums of each file; empty without a seal, None if the seal is damaged."""
+    seal = _load(folder)
+    return None if seal is None else seal.blocks
+
+
+def _load(folder: Path) -> _Seal | None:
     try:
         seal = msgspec.json.decode((folder / SEAL_FILE).read_bytes(), type=_Seal)
     except FileNotFoundError:
-        return {}
+        return _Seal({})
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
-    return seal.files if seal.checksum == _checksum(msgspec.json.encode(seal.files)) else None
+    return seal if seal.checksum == seal.own_checksum() else None
 
 
 def remove_seal(folder: Path) -> None:
-    """Before the first change."""
+    """Before a change that the seal can't follow."""
     # A folder that can't be written is left as it is: the change will fail too.
     with suppress(OSError):
         (folder / SEAL_FILE).unlink()
         # After a power cut the seal must not be there again beside a changed database.
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        _sync_folder(folder)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 class SealProblem(NamedTuple):
@@ -95,34 +129,56 @@ class SealProblem(NamedTuple):
 
 
 def seal_problems(folder: Path, full_check_bytes: float = inf) -> Iterator[SealProblem]:
-    """Where the files differ from the seal; nothing without one, or for a database with a log beside it.
+    """Where the files differ from the seal; nothing without one.
 
-    Of files larger than `full_check_bytes` only the size and the first block are compared.
+    Of files larger than `full_check_bytes` only the size and the first blocks are compared.
     """
-    seal = read_seal(folder)
+    seal = _load(folder)
     if seal is None:
         yield SealProblem(f"{SEAL_FILE}: is damaged; it is written again", harmless=True)
         return
-    for name, blocks in seal.items():
-        if _has_log(folder / name):
-            continue
-        found = _found_checksums(folder / name, blocks, full_check_bytes)
+    for name, blocks in seal.blocks.items():
         # Settings may be edited by hand.
         harmless = name == SETTINGS_FILE
-        if len(found) != len(blocks):
-            yield SealProblem(f"{name}: has {len(found)} blocks of 64 KiB, {len(blocks)} were written", harmless)
-        changed = [at for at, pair in enumerate(zip(found, blocks, strict=False)) if pair[0] != pair[1]]
+        log = _log_beside(folder / name, seal.log)
+        if log is None:
+            continue
+        found = _found_checksums(folder / name, blocks, full_check_bytes)
+        count, wanted = len(found) // _SUM_BYTES, len(blocks) // _SUM_BYTES
+        # A checkpoint that was killed may have lengthened the file by pages that are in the log.
+        if log.database_pages:
+            wanted = min(wanted, log.database_pages)
+        if count < wanted or (count > wanted and not log.pages):
+            yield SealProblem(f"{name}: has {count} blocks of 4 KiB, {wanted} were written", harmless)
+        changed = _changed(found, blocks, log)
         owners = _owners(folder / name, changed) if changed and name == DATABASE_FILE else {}
-        for at in changed:
+        for at in (changed[0], *(b for a, b in pairwise(changed) if b != a + 1)) if changed else ():
             text = f"{name} at {at * _BLOCK_BYTES}: changed since it was written{owners.get(at, '')}"
             yield SealProblem(text, harmless)
 
 
-class OpenedSeal(NamedTuple):
-    """The seal of a database that was opened for writing, and when its file had last been written."""
+def _changed(found: bytes, blocks: bytes, log: LogContents) -> list[int]:
+    """The numbers of the blocks that differ from their checksums."""
+    size = min(len(found), len(blocks))
+    there, stored = (np.frombuffer(sums[:size], "<u8") for sums in (found, blocks))
+    differing = np.flatnonzero((there != stored) & (stored != 0)).tolist()
+    return [at for at in differing if at + 1 not in log.pages and at < (log.database_pages or inf)]
 
-    blocks: list[str]
-    written_at_ns: int
+
+def _log_beside(database: Path, mark: int | None) -> LogContents | None:
+    """What the log beside a database holds; None if the seal is from before another log, so that it says nothing.
+
+    SQLite deletes the log when the last connection is closed, which may belong to a reader that opened the database
+    before the crawl that was killed: then the seal does not know what was written into the database.
+    """
+    path = log_of(database)
+    if database.name != DATABASE_FILE:
+        return None if _has_log(database) else LogContents()
+    if not _has_log(database):
+        return LogContents() if mark is None or path.exists() else None
+    log = read_log(path)
+    follows = log.resets == 0 if mark == _NEW_LOG else mark is not None and (log.salt - mark) % (1 << 32) <= 1
+    return log if follows and log.page_bytes == _BLOCK_BYTES else None
 
 
 def require_intact(folder: Path) -> None:
@@ -133,41 +189,108 @@ def require_intact(folder: Path) -> None:
         raise CollectionError(f"{folder}: can't be used: {damage.message}; {advice}")
 
 
-def opened_seal(folder: Path) -> OpenedSeal | None:
-    """The seal of an intact database, read before the seal is removed; None without one."""
-    blocks = (read_seal(folder) or {}).get(DATABASE_FILE)
-    database = folder / DATABASE_FILE
-    return OpenedSeal(blocks, database.stat().st_mtime_ns) if blocks and not _has_log(database) else None
+class WriterSeal:
+    """The seal of a collection while this process writes: every checkpoint of the database updates it.
 
-
-def changed_blocks(folder: Path, opened: OpenedSeal | None) -> set[int] | None:
-    """The blocks that the log will change in a database; None if others may have changed too.
-
-    Called before the log is written into the database. If that happened before, the time of the file or the
-    resets of the log show it.
+    Made before the database is opened: closing a file of an open database releases the locks of this process.
     """
-    database = folder / DATABASE_FILE
-    if opened is None or database.stat().st_mtime_ns != opened.written_at_ns:
-        return None
-    log = read_log(log_of(database))
-    if log.resets or log.damage:
-        return None
-    return {(page - 1) * log.page_bytes // _BLOCK_BYTES for page in log.pages}
+
+    def __init__(self, folder: Path, *, trusted: bool = True) -> None:
+        self.checkpoint_bytes = CHECKPOINT_BYTES
+        self._folder = folder
+        self._database = folder / DATABASE_FILE
+        self._log_file = log_of(self._database)
+        self._kept_bytes = 0  # of the log, after the last checkpoint
+        self._settings = _block_checksums(folder / SETTINGS_FILE) if (folder / SETTINGS_FILE).is_file() else b""
+        seal = (_load(folder) if trusted else None) or _Seal({})
+        known, log = seal.blocks.get(DATABASE_FILE), seal.log
+        if known is None or _log_beside(self._database, log) is None:
+            header = read_log_header(self._log_file)
+            known, log = None, header.salts[0] if header else None
+        self._written_at_ns = self._database.stat().st_mtime_ns
+        self._sums: bytearray | None = bytearray(known or _block_checksums(self._database))
+        if known is None or log is None:
+            self._store(_NEW_LOG if log is None else log)
+
+    def after_commit(self, connection: Database) -> None:
+        """Run a checkpoint if the log has become long."""
+        with suppress(OSError):
+            size = self._log_file.stat().st_size
+            # SQLite shortens the log at the first commit after a checkpoint, unless readers still need it.
+            self._kept_bytes = min(self._kept_bytes, size)
+            if size - self._kept_bytes >= self.checkpoint_bytes:
+                self._kept_bytes = size
+                # A checkpoint that fails is run again later, as SQLite does it.
+                with suppress(sqlite3.Error):
+                    self.checkpoint(connection)
+
+    def checkpoint(self, connection: Database, *, truncate_within_ms: int | None = None) -> None:
+        """Write the log into the database, then the checksums, as far as readers allow it.
+
+        With `truncate_within_ms` the log is empty afterwards, unless readers need it for longer. What another process
+        adds to it meanwhile is then not sealed.
+        """
+        header = read_log_header(self._log_file)
+        if header is None:
+            return
+        if self._database.stat().st_mtime_ns != self._written_at_ns:
+            self._forget()
+        try:
+            busy, frames, done = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        finally:
+            self._written_at_ns = self._database.stat().st_mtime_ns
+        if busy or frames != done:
+            return
+        if header != read_log_header(self._log_file) or header.page_bytes != _BLOCK_BYTES:
+            self._forget()
+        if self._sums is not None and frames:
+            self._update(self._sums, frames)
+            self._store(header.salts[0])
+        if truncate_within_ms is not None:
+            connection.execute(f"PRAGMA busy_timeout = {truncate_within_ms}")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+
+    def _update(self, sums: bytearray, frames: int) -> None:
+        digests, pages = logged_pages(self._log_file, _BLOCK_BYTES, frames, xxhash.xxh3_64_digest)
+        del sums[pages * _SUM_BYTES :]
+        sums.extend(_NO_SUM * (pages - len(sums) // _SUM_BYTES))
+        for page, digest in digests.items():
+            if page <= pages:
+                sums[(page - 1) * _SUM_BYTES : page * _SUM_BYTES] = digest
+
+    def _forget(self) -> None:
+        """The database was written to by something else: its checksums are computed when it is closed."""
+        if self._sums is not None:
+            self._sums = None
+            remove_seal(self._folder)
+
+    def _store(self, log: int | None) -> None:
+        assert self._sums is not None
+        try:
+            _store(self._folder, _Seal({DATABASE_FILE: bytes(self._sums), SETTINGS_FILE: self._settings}, log))
+        except OSError:
+            # A full disk, or a folder that can't be written: the next commit reports it.
+            self._forget()
+
+    def close(self, connection: Database) -> None:
+        """Write the log into the database and seal it; not where a reader or a full disk prevents it."""
+        with suppress(sqlite3.Error, OSError):
+            self.checkpoint(connection, truncate_within_ms=0)
+            connection.close()
+            if _has_log(self._database):
+                return
+            if self._database.stat().st_mtime_ns != self._written_at_ns:
+                self._forget()
+            known = {} if self._sums is None else {DATABASE_FILE: bytes(self._sums)}
+            write_seal(self._folder, known=known)
 
 
-def updated_checksums(folder: Path, opened: OpenedSeal | None, changed: set[int] | None) -> dict[str, list[str]]:
-    """The checksums of a database of which only these blocks have changed; empty if that is not known."""
-    if opened is None or changed is None:
-        return {}
-    with (folder / DATABASE_FILE).open("rb") as file:
-        count = -(-os.fstat(file.fileno()).st_size // _BLOCK_BYTES)
-        # The last block may have become longer or shorter.
-        again = {*changed, *range(len(opened.blocks), count), count - 1}
-        blocks = opened.blocks[:count] + [""] * (count - len(opened.blocks))
-        for at in sorted(at for at in again if 0 <= at < count):
-            file.seek(at * _BLOCK_BYTES)
-            blocks[at] = _checksum(file.read(_BLOCK_BYTES))
-    return {DATABASE_FILE: blocks}
+def drop_seal_at_rest(folder: Path) -> None:
+    """After a change by a process without the lock: the seal may have been written before it, by one with the lock."""
+    seal = _load(folder)
+    if seal is None or (seal.blocks and seal.log is None):
+        remove_seal(folder)
 
 
 def log_problems(folder: Path) -> Iterator[SealProblem]:
@@ -183,36 +306,31 @@ def log_problems(folder: Path) -> Iterator[SealProblem]:
         yield SealProblem(f"{place}: changed since it was written; all later commits are lost")
 
 
-def log_of(database: Path) -> Path:
-    """The write-ahead log of a database."""
-    return database.with_name(f"{database.name}-wal")
-
-
 def _has_log(path: Path) -> bool:
     log = log_of(path)
     return log.exists() and log.stat().st_size > 0
 
 
-def _checksum(data: bytes) -> str:
-    return xxhash.xxh3_64_hexdigest(data)
-
-
-def _found_checksums(path: Path, stored: list[str], full_check_bytes: float) -> list[str]:
+def _found_checksums(path: Path, stored: bytes, full_check_bytes: float) -> bytes:
     """The checksums of a file; those of a large one but the first are taken from the seal, cut to the file's size."""
     if not path.is_file():
-        return []
+        return b""
     size = path.stat().st_size
     if size <= full_check_bytes:
         return _block_checksums(path)
-    with path.open("rb") as file:
-        first = _checksum(file.read(_BLOCK_BYTES))
+    first = _block_checksums(path, _FIRST_BLOCKS)
     count = -(-size // _BLOCK_BYTES)
-    return [first, *stored[1:count], *[""] * (count - len(stored))]
+    return (first + stored[len(first) :]).ljust(count * _SUM_BYTES, b"\0")[: count * _SUM_BYTES]
 
 
-def _block_checksums(path: Path) -> list[str]:
+def _block_checksums(path: Path, blocks: float = inf) -> bytes:
+    """The checksums of a file's blocks, or of the first ones."""
+    sums = bytearray()
     with path.open("rb") as file:
-        return [_checksum(block) for block in iter(lambda: file.read(_BLOCK_BYTES), b"")]
+        while len(sums) < blocks * _SUM_BYTES and (data := memoryview(file.read(_BLOCK_BYTES * _FIRST_BLOCKS))):
+            for at in range(0, len(data), _BLOCK_BYTES):
+                sums += xxhash.xxh3_64_digest(data[at : at + _BLOCK_BYTES])
+    return bytes(sums)
 
 
 def _owners(database: Path, blocks: list[int]) -> dict[int, str]:
@@ -220,7 +338,7 @@ def _owners(database: Path, blocks: list[int]) -> dict[int, str]:
     wanted = set(blocks)
     held: dict[int, set[str]] = {}
     try:
-        with closing(sqlite3.connect(sqlite_uri(database), uri=True)) as connection:
+        with closing(sqlite3.connect(sqlite_uri(database, readonly=True), uri=True)) as connection:
             (size,) = connection.execute("PRAGMA page_size").fetchone()
             for name, page in connection.execute("SELECT name, pageno FROM dbstat"):
                 if (block := (page - 1) * size // _BLOCK_BYTES) in wanted:

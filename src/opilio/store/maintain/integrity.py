@@ -145,14 +145,5 @@ def drop_moved_records(db: Database) -> None:
 
 
 def vacuum(db: Database) -> None:
-    """Give free pages of the database file back to the disk."""
+    """Give free pages of the database file back to the disk, once the log is written into it."""
     db.execute("VACUUM")
-    checkpoint(db)
-
-
-def checkpoint(db: Database) -> None:
-    """Write the log into the database file and empty it; if a reader prevents that for a second, it stays."""
-    (timeout_ms,) = db.execute("PRAGMA busy_timeout").fetchone()
-    db.execute("PRAGMA busy_timeout = 1000")
-    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    db.execute(f"PRAGMA busy_timeout = {timeout_ms}")

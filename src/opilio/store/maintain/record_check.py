@@ -102,24 +102,33 @@ def record_problem(data: bytes, url: str = "") -> str:
 
 def find_first_lost(collection: Collection) -> WarcPosition | None:
     """The first record after the last sync that is missing or damaged; None if all are intact."""
-    number, offset = map(int, collection.meta("warc_synced", "1 0").split())
-    for row in stored_records(collection, (number, offset)):
+    synced = _synced_position(collection)
+    checked_file = synced[0] if synced[1] else 0
+    for row in stored_records(collection, synced):
         path = collection.folder / warc_name(row.warc)
         if not path.exists() or path.stat().st_size < row.offset + row.length:
             return row.position
+        # The record that opens the file, before that of the first page.
+        if row.warc != checked_file and record_problem(read_member(collection.folder, row.warc, 0, row.offset)):
+            return row.position
+        checked_file = row.warc
         if record_problem(read_member(collection.folder, row.warc, row.offset, row.length), row.url):
             return row.position
     return None
+
+
+def _synced_position(collection: Collection) -> WarcPosition:
+    number, offset = map(int, collection.meta("warc_synced", "1 0").split())
+    return number, offset
 
 
 def truncate_at(collection: Collection, place: WarcPosition) -> list[LostPage]:
     """Delete every row from a position on, and truncate the WARC files there; returns the pages to fetch again."""
     lost = delete_records(collection, list(stored_records(collection, place)))
     number, offset = place
-    path = collection.folder / warc_name(number)
-    begun = path.exists() and path.stat().st_size >= offset
-    # A file that is too short for earlier pages was not damaged by a power cut: the writer will refuse it.
-    if not begun and next(stored_records(collection, (number, 0)), None) is None:
+    # Without an earlier page, the record that opens the file may be lost too. A file that is too short for earlier
+    # pages was not damaged by a power cut: the writer will refuse it.
+    if _synced_position(collection) <= (number, 0) and next(stored_records(collection, (number, 0)), None) is None:
         offset = 0
     collection.set_meta(warc_number=number, warc_offset=offset)
     return lost
