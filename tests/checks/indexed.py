@@ -34,6 +34,55 @@ class Sheet(msgspec.Struct, frozen=True, kw_only=True):
     duplicate_of: str = ""
 
 
+PRAISE = "Wonderful, beautiful, excellent, happy, lovely."
+A, B = "http://a.example", "http://b.example"
+BIRD_PAGES = (
+    Sheet(url=f"{A}/wren", title="The wren", text="A wren is a small brown bird. It sings loudly.", score=0.9),
+    Sheet(url=f"{A}/robin", title="Robins", text="Robins are birds. The song of a robin is soft.", score=0.7),
+    Sheet(
+        url=f"{B}/train", title="Trains", text=f"A train runs on rails; a small toy train does too. {PRAISE}", score=0.1
+    ),
+    Sheet(url=f"{B}/zaun", title="Zaunkönige", text="Die Zaunkönige singen in den Wäldern.", language="de", score=0.8),
+    Sheet(url=f"{B}/tokyo", title="東京の鳥", text="東京都にはたくさんの鳥がいます。", language="ja", genre="news"),
+    Sheet(url=f"{B}/copy", title="The wren", text="A wren is a small brown bird.", duplicate_of=f"{A}/wren"),
+    Sheet(url=f"{B}/hidden", title="Hidden wren", text="Do not index this wren.", noindex=True),
+)
+# Queries, and the pages of `BIRD_PAGES` that they find in every kind of index.
+QUERIES: tuple[tuple[str, set[str]], ...] = (
+    ("wrens", {"wren"}),  # stems; neither the copy nor the page that must not be indexed
+    ("loud", {"wren"}),
+    ("Zaunkönig Wald", {"zaun"}),  # stems of another language
+    ("zaunkonige", {"zaun"}),  # without the accent
+    ("東京", {"tokyo"}),
+    ("鳥", {"tokyo"}),  # one character of a run without spaces
+    ("title:京", {"tokyo"}),
+    ("馬", set()),
+    ('"small brown bird"', {"wren"}),
+    ('"brown small"', set()),
+    ('"small train"~1', {"train"}),
+    ("title:robin", {"robin"}),
+    ("title:birds", set()),
+    ("small -toy", {"wren"}),
+    ("small AND NOT toy", {"wren"}),
+    ("wren OR robin", {"wren", "robin"}),
+    ("bird (wren OR train)", {"wren"}),
+    ("rob*", {"robin"}),
+    ("tarin~", {"train"}),
+    ("language:de", {"zaun"}),
+    ("host:a.example bird", {"wren", "robin"}),
+    ("a.example", {"wren", "robin"}),
+    ("www.A.example song", {"robin"}),
+    ("a.example/wren", {"wren"}),
+    ("relevant:no", {"train"}),
+    ("polarity:positive", {"train"}),  # S3-F1
+    ("url:tokyo", {"tokyo"}),
+    ("url:b12.html", set()),
+    (f"({A}/wren OR {B}/train) -toy", {"wren"}),
+    (f"{A}/nowhere", set()),
+    ("the wren", {"wren"}),  # a stop word is not asked for
+)
+
+
 def store(folder: Path, sheets: Iterable[Sheet]) -> Path:
     """Add pages to a collection, which is made where it is missing: one commit."""
     made = (

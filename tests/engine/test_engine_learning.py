@@ -3,6 +3,7 @@
 import signal
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -200,32 +201,55 @@ def test_journal_is_short_and_one_state_is_kept_at_the_end(tmp_path: Path) -> No
     assert size < 500_000
 
 
-def test_expectation_falls_towards_nothing_when_the_relevant_pages_are_found(tmp_path: Path) -> None:
-    """Honest stop: high while the bird pages wait, near nothing when only trains are left."""
-    result: list[float] = []
+class Estimate(NamedTuple):
+    """What a commit and the status after it expect in the queue, its length, and the relevant pages so far."""
+
+    by_event: float
+    by_status: float
+    queued: int
+    relevant: int
+
+
+@pytest.fixture(scope="module")
+def estimates(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Estimate], Path]:
+    """The estimates during a whole crawl, and its folder."""
+    folder, result = tmp_path_factory.mktemp("estimates") / "c", list[Estimate]()
+
+    def look(event: Event) -> None:
+        if isinstance(event, BatchCommitted) and event.expected is not None:
+            status = collection_status(folder)
+            assert status.expected_relevant is not None
+            result.append(Estimate(event.expected, status.expected_relevant, status.queued, status.relevant))
+
     with served(SmallWeb(mixed_web(30))) as server:
-        tree = learning_tree(server, stop={"pages": 0})
-        crawl(tmp_path / "c", tree, lambda event: result.append(e) if (e := getattr(event, "expected", None)) else None)
+        crawl(folder, learning_tree(server, stop={"pages": 0}), look)
+    return result, folder
+
+
+def test_expectation_falls_towards_nothing_when_the_relevant_pages_are_found(
+    estimates: tuple[list[Estimate], Path],
+) -> None:
+    """Honest stop: high while the bird pages wait, near nothing when only trains are left."""
+    result = [one.by_event for one in estimates[0]]
     assert max(result) > 5.0
     assert result[-1] < 0.2 * max(result)
-    left = collection_status(tmp_path / "c").expected_relevant
+    left = collection_status(estimates[1]).expected_relevant
     assert left is not None
     assert left < 1.0
 
 
-def test_estimate_is_at_most_the_queue(tmp_path: Path) -> None:
-    result: list[tuple[float, int]] = []
+def test_estimate_is_at_most_the_queue(estimates: tuple[list[Estimate], Path]) -> None:
+    assert [one for one in estimates[0] if max(one.by_event, one.by_status) > one.queued] == []
 
-    def look(event: Event) -> None:
-        if isinstance(event, BatchCommitted) and event.expected is not None:
-            status = collection_status(tmp_path / "c")
-            assert status.expected_relevant is not None
-            result.extend((expected, status.queued) for expected in (status.expected_relevant, event.expected))
 
-    with served(SmallWeb(mixed_web(30))) as server:
-        crawl(tmp_path / "c", learning_tree(server, stop={"pages": 0}), look)
-    assert result
-    assert [(expected, queued) for expected, queued in result if expected > queued] == []
+def test_estimate_is_near_what_the_rest_of_the_crawl_finds(estimates: tuple[list[Estimate], Path]) -> None:
+    """A user who was promised 110 pages got 2. An estimate may be wrong for a while when a new kind of page is reached,
+    but the next fetches correct it."""
+    result, folder = estimates
+    total = collection_status(folder).relevant
+    too_high = [one for one in result if one.by_event > 2 * (total - one.relevant) + 5]
+    assert len(too_high) < 0.15 * len(result)
+    assert max(one.by_event - (total - one.relevant) for one in result) < 0.2 * total
 
 
 def test_crawl_stops_when_little_is_left_to_find(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.indexed import Sheet, judge, lose, store
+from checks.indexed import BIRD_PAGES, QUERIES, A, B, Sheet, judge, lose, store
 from checks.opensearch_server import OpenSearchDouble, opensearch_double
 from checks.small_webs import one_line, opilio
 from opilio.core.errors import CollectionError, UsageError
@@ -17,20 +17,9 @@ from opilio.search.opensearch.index import OpenSearchClient, OpenSearchIndex
 from opilio.search.results import SearchFilters, SearchResults
 from opilio.search.searcher import Searcher
 
-A, B = "http://a.example", "http://b.example"
-PAGES = (
-    Sheet(url=f"{A}/wren", title="The wren", text="A wren is a small brown bird. It sings loudly.", score=0.9),
-    Sheet(url=f"{A}/robin", title="Robins", text="Robins are birds. The song of a robin is soft.", score=0.7),
-    Sheet(url=f"{B}/train", title="Trains", text="A train runs on rails; a small toy train does too.", score=0.1),
-    Sheet(url=f"{B}/zaun", title="Zaunkönige", text="Die Zaunkönige singen in den Wäldern.", language="de", score=0.8),
-    Sheet(url=f"{B}/tokyo", title="東京の鳥", text="東京都にはたくさんの鳥がいます。", language="ja", genre="news"),
-    Sheet(url=f"{B}/copy", title="The wren", text="A wren is a small brown bird.", duplicate_of=f"{A}/wren"),
-    Sheet(url=f"{B}/hidden", title="Hidden wren", text="Do not index this wren.", noindex=True),
-)
-QUERIES = """wrens|loud|Zaunkönig Wald|zaunkonige|東京|鳥|title:京|馬|"small brown bird"|"brown small"|"small train"~1
-title:robin|title:birds|small -toy|small AND NOT toy|wren OR robin|bird (wren OR train)|rob*|tarin~|language:de
-host:a.example bird|http://a.example/wren|a.example/wren|a.example|+small bird|-bird|relevant:yes|band:"very high"
-small brown toy|song soft|genre:news|year:2023|text:rails|title:"the wren"|robbin~2|""".replace("\n", "|")
+# Besides the queries of the embedded index.
+MORE_QUERIES = """http://a.example/wren|+small bird|-bird|relevant:yes|band:"very high"|small brown toy|song soft
+genre:news|year:2023|text:rails|title:"the wren"|robbin~2|""".replace("\n", "|").split("|")
 
 
 @pytest.fixture
@@ -41,7 +30,7 @@ def server() -> Iterator[OpenSearchDouble]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return store(tmp_path / "birds", PAGES)
+    return store(tmp_path / "birds", BIRD_PAGES)
 
 
 def remote(folder: Path, server: OpenSearchDouble) -> OpenSearchIndex:
@@ -57,7 +46,7 @@ def names(results: SearchResults) -> set[str]:
 def test_queries_find_the_same_pages_as_in_the_embedded_index(folder: Path, server: OpenSearchDouble) -> None:
     embedded, index = Searcher([folder]), remote(folder, server)
     embedded.update_indexes()
-    for query in QUERIES.split("|"):
+    for query in (*(query for query, _ in QUERIES), *MORE_QUERIES):
         ours, theirs = index.search(query), embedded.search(query)
         assert (query, names(ours), ours.total) == (query, names(theirs), theirs.total)
     assert index.search("http://a.example/wren").hits[0].url == f"{A}/wren"

@@ -9,7 +9,7 @@ from checks.indexed import Sheet, store
 from opilio.search import manifest
 from opilio.search import searcher as searcher_module
 from opilio.search.indexer import rebuild_index
-from opilio.search.meaning import page_vectors
+from opilio.search.meaning import page_vectors, word_rarity
 from opilio.search.results import IndexDocument, SearchResults
 from opilio.search.searcher import Searcher
 from opilio.store.seal import read_seal, seal_problems
@@ -60,6 +60,7 @@ def found(results: SearchResults) -> list[str]:
         ("what is a volcanoe", "volcano"),
         ("Geschichte der Eisenbahn", "railway"),  # German, by meaning
         ("historia del ferrocarril", "railway"),
+        ("der Vulkan", "volcano"),  # one stop word shows the language, as no page contains the other word
     ],
 )
 def test_question_finds_its_page_first(searcher: Searcher, query: str, first: str) -> None:
@@ -148,6 +149,19 @@ def test_only_new_vectors_are_read(searcher: Searcher) -> None:
     assert len(after.keys) == len(known.keys)
     assert not after.vectors[0].any()
     assert np.array_equal(after.vectors[1:], known.vectors[1:])
+
+
+def test_page_without_a_title_is_as_similar_as_its_text() -> None:
+    untitled = page_vectors(
+        IndexDocument(key=1, seq=1, url=HOST, host="a.example", body="A wren is a bird.", language="en")
+    )
+    assert any(untitled)
+    assert untitled[: len(untitled) // 2] == untitled[len(untitled) // 2 :]
+
+
+def test_noun_of_another_language_counts_more_than_its_verb() -> None:
+    assert word_rarity("Pinguine") > word_rarity("fressen") > word_rarity("haben")
+    assert word_rarity("qwxzzy") == 0.0
 
 
 def test_document_without_words_has_no_meaning() -> None:

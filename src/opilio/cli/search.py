@@ -80,7 +80,7 @@ def search(
 
     from opilio.cli.text_output import print_hits, print_passages, print_results
     from opilio.core.errors import UsageError
-    from opilio.search.query_builder import parse_day
+    from opilio.search.query import parse_day
     from opilio.search.results import SearchFilters
 
     if saved:

@@ -5,6 +5,7 @@ them, by one matrix product: 100,000 pages take about 3 ms. The table has words 
 pages in other languages.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ VECTOR_BYTES = 2 * DIMENSIONS
 MIN_STEM = 5  # letters of a word that must remain when endings are removed
 MAX_ENDING = 3
 MIN_COMPOUND_PART = 4
+FREQUENT_PLACES = 500  # of the table of words, which are in every text
 KeyArray = np.ndarray[Any, np.dtype[np.int64]]
 Matrix = np.ndarray[Any, np.dtype[np.float32]]
 MEANING_ROW = np.dtype([("key", "<i8"), ("vectors", "i1", (VECTOR_BYTES,))])  # of the stored file
@@ -33,7 +35,9 @@ def page_vectors(page: IndexDocument) -> bytes:
     words, ignored = load_surface_vectors(), stop_words(page.language)
     title = text_vector(words, page.title, ignored)
     lead = text_vector(words, f"{page.description}\n{page.body[:LEAD_CHARACTERS]}", ignored)
-    return to_bytes(np.stack((title, lead))).tobytes()
+    # A page without a title is as similar as its text. (Not one whose title has only unknown words: such pages would
+    # gain over those with a title that says less than the text.)
+    return to_bytes(np.stack((title if page.title.strip() else lead, lead))).tobytes()
 
 
 def text_vector(words: WordVectors, text: str, ignored: frozenset[str]) -> Vectors:
@@ -53,6 +57,15 @@ def query_vector(weights: Mapping[str, float]) -> Vectors | None:
         return None
     terms = np.array([term_id(part) for part, _ in parts], dtype=np.uint32)
     return words.mean(terms, np.array([weight for _, weight in parts]))
+
+
+def word_rarity(word: str) -> float:
+    """The weight of a word that pages do not contain, because it is of another language: by its place in the table,
+    whose words are in the order of their frequency. So a noun counts more than the verb that asks about it."""
+    words = load_surface_vectors()
+    terms = np.array([term_id(part) for part in _known_parts(words, word)], dtype=np.uint32)
+    place = int(words.rows(terms).max()) if len(terms) else 0
+    return math.log1p(place / FREQUENT_PLACES) ** 2
 
 
 def _known_parts(words: WordVectors, text: str) -> Sequence[str]:

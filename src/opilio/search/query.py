@@ -9,13 +9,17 @@ https://a.example/b  the page with this URL, and pages that mention it; also wit
 a.example            the pages of this host, and pages that mention it
 """
 
+import math
 import re
 from difflib import get_close_matches
 
 import msgspec
 
+from opilio.core.clock import parse_iso_date
 from opilio.core.errors import QueryError
-from opilio.search.results import BANDS
+from opilio.core.records import url_key
+from opilio.core.urls import canonicalize_url
+from opilio.search.results import BANDS, FOREVER
 from opilio.search.schema import replace_surrogates
 from opilio.text.polarity import POLARITIES
 
@@ -35,6 +39,7 @@ FILTER_FIELDS = {
 # Filters with a fixed set of values.
 CLOSED_VALUES = {"band": tuple(name for name, _ in BANDS), "relevant": ("yes", "no"), "polarity": POLARITIES}
 FIELDS = {**TEXT_FIELDS, **FILTER_FIELDS}
+_is_url_like = re.compile(r"[\w-]+(?:\.[\w-]+)+(?::\d+)?(?:/\S*)?").fullmatch
 _TOKEN = re.compile(
     r"""\s*(?:(?P<address>https?://(?:[^\s()"]|\([^\s()"]*\))+)
     |(?P<bracket>[()])
@@ -86,11 +91,56 @@ def is_plain_word(node: QueryNode) -> bool:
     return isinstance(node, QueryTerm) and node.kind == "word" and not node.field
 
 
+class UrlMatch(msgspec.Struct, frozen=True, kw_only=True):
+    """What a URL in a query stands for: the page with one of these keys, or the pages of these hosts; and its text."""
+
+    text: str
+    keys: tuple[int, ...] = ()
+    hosts: tuple[str, ...] = ()
+
+
+def match_address(*urls: str) -> UrlMatch:
+    """The page with one of these URLs, or a page that contains the first one."""
+    return UrlMatch(text=urls[0], keys=tuple(url_key(canonicalize_url(url) or url) for url in urls))
+
+
+def match_url_like(word: str) -> UrlMatch | None:
+    """What a word stands for that looks like a URL without its scheme; None for another word.
+
+    >>> match_url_like("www.A.example").hosts, match_url_like("wren")
+    (('a.example', 'www.a.example'), None)
+    """
+    if not _is_url_like(word):
+        return None
+    host, _, path = word.partition("/")
+    if path:
+        return match_address(f"https://{word}", f"http://{word}")
+    bare = host.lower().removeprefix("www.")
+    return UrlMatch(text=word, hosts=(bare, f"www.{bare}"))
+
+
 def positive_terms(node: QueryNode) -> list[QueryTerm]:
     """All terms to highlight in hits, in order."""
     if isinstance(node, QueryTerm):
         return [node]
     return [term for occur, part in node.parts if occur != "not" for term in positive_terms(part)]
+
+
+def check_time(at: float) -> int:
+    """The time of a past version, in whole seconds; QueryError if it is no time."""
+    if not math.isfinite(at):
+        raise QueryError(f"at: {at} is not a time; write seconds since 1970")
+    return max(-FOREVER, min(int(at), FOREVER - 2))
+
+
+def parse_day(text: str, name: str) -> int | None:
+    """An ISO date as seconds since 1970; QueryError if it is invalid."""
+    if not text:
+        return None
+    found = parse_iso_date(text)
+    if found is None:
+        raise QueryError(f'{name}: "{text[:40]}" is not a date; write it as 2026-01-31')
+    return int(found)
 
 
 class _QueryParser:

@@ -5,18 +5,24 @@ boosted by the ratio of the two weights, which makes the scores of different ind
 """
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
 import tantivy
 
-from opilio.core.clock import parse_iso_date
-from opilio.core.errors import QueryError
-from opilio.core.records import url_key
-from opilio.core.urls import canonicalize_url
-from opilio.search.query import FILTER_FIELDS, QueryGroup, QueryNode, QueryTerm, is_plain_word
+from opilio.search.query import (
+    FILTER_FIELDS,
+    QueryGroup,
+    QueryNode,
+    QueryTerm,
+    UrlMatch,
+    check_time,
+    is_plain_word,
+    match_address,
+    match_url_like,
+    parse_day,
+)
 from opilio.search.results import FOREVER, SearchFilters
 from opilio.search.schema import (
     EXACT_FIELD,
@@ -43,7 +49,6 @@ _FIELD_BY_FILTER = {
 }
 # The field in which the terms of a field are counted.
 _FREQUENCY_FIELD = dict.fromkeys(STEMMED_FIELDS, "body")
-_is_url_like = re.compile(r"[\w-]+(?:\.[\w-]+)+(?::\d+)?(?:/\S*)?").fullmatch
 EXACT_URL_SCORE = 1_000.0  # score of a page found by its URL, above any score of words
 # A word is enough alone if it has this share of the rarity of all words, and this multiple of the next one's.
 DECISIVE_SHARE, DECISIVE_RATIO = 0.45, 1.2
@@ -120,9 +125,7 @@ class QueryBuilder:
         if after is not None or before is not None:
             made.append(self._range("date", after, before))
         if filters.at is not None:
-            if not math.isfinite(filters.at):
-                raise QueryError(f"at: {filters.at} is not a time; write seconds since 1970")
-            now = max(-FOREVER, min(int(filters.at), FOREVER - 2))
+            now = check_time(filters.at)
             made += [self._range("since", None, now + 1), self._range("until", now + 1, None)]
         elif self._scope.has_past_versions:
             made.append(tantivy.Query.term_query(schema, "until", FOREVER))
@@ -158,7 +161,7 @@ class QueryBuilder:
     def _decisive(self, parts: Sequence[tuple[str, QueryNode]]) -> int | None:
         """The place of the word that alone is enough, because it is much rarer than the others; None if none is."""
         words = [n.text for o, n in parts if o == "may" and isinstance(n, QueryTerm) and is_plain_word(n)]
-        if len(words) < max(2, len(parts)) or any(map(_is_url_like, words)):
+        if len(words) < max(2, len(parts)) or any(map(match_url_like, words)):
             return None
         rarity = [self._rarity(word) for word in words]
         second, most = sorted(rarity)[-2:]
@@ -169,8 +172,14 @@ class QueryBuilder:
 
     def exact_idf(self, word: str) -> float:
         """The idf of a word as written."""
-        common = max((self._scope.frequency(EXACT_FIELD, term) for term in index_terms(word)), default=0)
-        return bm25_idf(self._scope.all_documents, common)
+        return bm25_idf(self._scope.all_documents, self._exact_frequency(word))
+
+    def exact_share(self, word: str) -> float:
+        """The share of pages that contain a word as written."""
+        return self._exact_frequency(word) / max(self._scope.all_documents, 1)
+
+    def _exact_frequency(self, word: str) -> int:
+        return max((self._scope.frequency(EXACT_FIELD, term) for term in index_terms(word)), default=0)
 
     def _rarity(self, word: str) -> float:
         """The idf of a word or of its most frequent form; highest if no page contains it."""
@@ -216,33 +225,23 @@ class QueryBuilder:
         if not words:
             return None
         if term.kind in ("phrase", "address"):
-            return self._phrase(term, words) if term.kind == "phrase" else self._address(term.text)
+            return self._phrase(term, words) if term.kind == "phrase" else self._url(match_address(term.text))
         if term.kind == "prefix":
             return self._prefix(term.field or EXACT_FIELD, words[-1])
         return tantivy.Query.fuzzy_term_query(self._scope.schema, term.field or EXACT_FIELD, words[-1], term.distance)
 
     def _plain(self, text: str) -> tantivy.Query | None:
         """A word without a field; one that looks like a URL without its scheme also finds that page or host."""
-        if not _is_url_like(text):
-            return self._any_field(text)
-        host, _, path = text.partition("/")
-        if path:
-            return self._address(f"https://{text}", f"http://{text}")
-        bare = host.lower().removeprefix("www.")
-        of_host = tantivy.Query.term_set_query(self._scope.schema, "host", [bare, f"www.{bare}"])
-        return self._or_text(tantivy.Query.const_score_query(of_host, 1.0), text)
+        url = match_url_like(text)
+        return self._any_field(text) if url is None else self._url(url)
 
-    def _address(self, *urls: str) -> tantivy.Query:
-        """The page with this URL first, then pages that contain the URL as text."""
-        keys = [url_key(canonicalize_url(url) or url) for url in urls]
-        pages = [tantivy.Query.term_query(self._scope.schema, "key", key) for key in keys]
-        either = tantivy.Query.boolean_query([(Should, page) for page in pages])
-        return self._or_text(tantivy.Query.const_score_query(either, EXACT_URL_SCORE), urls[0])
-
-    def _or_text(self, query: tantivy.Query, text: str) -> tantivy.Query:
-        """The results of the query, and the pages that contain the text."""
-        mentions = self._any_field(text)
-        return query if mentions is None else tantivy.Query.boolean_query([(Should, query), (Should, mentions)])
+    def _url(self, url: UrlMatch) -> tantivy.Query:
+        """The page with this URL first, or the pages of a host; then pages that contain the URL as text."""
+        field, values = ("key", url.keys) if url.keys else ("host", url.hosts)
+        pages = tantivy.Query.term_set_query(self._scope.schema, field, [*values])
+        found = tantivy.Query.const_score_query(pages, EXACT_URL_SCORE if url.keys else 1.0)
+        mentions = self._any_field(url.text)
+        return found if mentions is None else tantivy.Query.boolean_query([(Should, found), (Should, mentions)])
 
     def _phrase(self, term: QueryTerm, words: list[str]) -> tantivy.Query | None:
         if term.field:
@@ -333,13 +332,3 @@ def filter_value(term: QueryTerm) -> str:
     """The value of a term with a filter field."""
     text = term.text.strip()
     return text if term.field in ("subtopic", "genre") else text.lower()
-
-
-def parse_day(text: str, name: str) -> int | None:
-    """An ISO date as seconds since 1970; QueryError if it is invalid."""
-    if not text:
-        return None
-    found = parse_iso_date(text)
-    if found is None:
-        raise QueryError(f'{name}: "{text[:40]}" is not a date; write it as 2026-01-31')
-    return int(found)

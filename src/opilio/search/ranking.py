@@ -24,7 +24,7 @@ from opilio.search.candidates import (
     build_hit,
     merge_candidates,
 )
-from opilio.search.meaning import Matrix, query_vector
+from opilio.search.meaning import Matrix, query_vector, word_rarity
 from opilio.search.query import QueryGroup, QueryTerm, is_plain_word, parse_query, positive_terms
 from opilio.search.query_builder import (
     FILTER_FIELD_NAMES,
@@ -51,6 +51,7 @@ OPEN_FILTER_FIELDS = {"hosts": "host", "languages": "language", "genres": "genre
 OPEN_FILTER_FIELDS |= {"polarities": "polarity"}
 MAX_LISTED_VALUES = 8  # values listed for an unknown filter value
 MIN_QUESTION_WORDS = 3  # a shorter query is searched by its words only, if some page contains them
+MAX_FOREIGN_SHARE = 0.01  # of the pages that contain a word of another language
 RELAXED_NOTE = "No page contains enough of the words; these contain some of them, or are close in meaning."
 
 
@@ -80,6 +81,8 @@ class Search:
         self._builders = [
             QueryBuilder(self._scope(s, searcher), weights, self._forms.alternatives) for s, searcher in self._indexes
         ]
+
+        self._foreign = bool(searchers) and is_foreign(self._group, self._languages, self._is_rare)
 
     def _scope(self, index: OpenIndex, searcher: tantivy.Searcher) -> QueryScope:
         searchers = [s for _, s in self._indexes]
@@ -129,17 +132,17 @@ class Search:
     def find(self, *, relaxed: bool = False) -> Matches:
         """The best pages. `relaxed`: one word or a similar meaning is enough."""
         text = [builder.build(self._group, relaxed=relaxed) for builder in self._builders]
-        direction = self.direction() if relaxed or len(self._group.parts) >= MIN_QUESTION_WORDS else None
+        asked = relaxed or self._foreign or len(self._group.parts) >= MIN_QUESTION_WORDS
+        direction = self.direction() if asked else None
         if direction is None:
             return self._matches(SearchPlan(text=text))
-        foreign = is_foreign(self._group, self._languages)
-        least = self._ranking.min_similarity_alone if relaxed or foreign else self._ranking.min_similarity
+        least = self._ranking.min_similarity_alone if relaxed or self._foreign else self._ranking.min_similarity
         similarities = [index.load_meanings().similarities(direction) for index, _ in self._indexes]
         plan = SearchPlan(
             text=text,
             similarities=similarities,
             near=self._near(similarities, least),
-            meaning_weight=self._ranking.meaning_weight(len(self._content_words()), foreign=foreign),
+            meaning_weight=self._ranking.meaning_weight(len(self._content_words()), foreign=self._foreign),
         )
         return self._matches(plan)
 
@@ -151,7 +154,12 @@ class Search:
         words = self._content_words()
         # One stop word does not show the language of a query, but it has no meaning in any.
         wanted = [word for word in words if not is_stop_word(word.lower())] or words
+        if self._foreign:  # its words are meant as they are written
+            return query_vector({word: word_rarity(word) for word in wanted})
         return query_vector({self._forms.known_form(word): self._builders[0].exact_idf(word) for word in wanted})
+
+    def _is_rare(self, word: str) -> bool:
+        return self._builders[0].exact_share(word) <= MAX_FOREIGN_SHARE
 
     def _content_words(self) -> list[str]:
         """The plain words of the query without stop words."""

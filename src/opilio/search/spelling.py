@@ -8,6 +8,7 @@ import tantivy
 
 from opilio.search.schema import EXACT_FIELD, index_terms
 from opilio.search.snippet import edit_distance
+from opilio.text.languages import is_stop_word
 
 MIN_WORD_LENGTH = 4  # shorter words are similar to too many others
 MIN_LENGTH_FOR_TWO_EDITS = 6
@@ -37,7 +38,12 @@ class SpellingSuggester:
         # A word of a few pages may be a rare one; a correction must then be near, and much more frequent.
         ratio = MIN_FREQUENCY_RATIO if here <= MAX_MISSPELLING_PAGES else MIN_RATIO_OF_FREQUENT_WORD
         for find in (self._one_off, self._two_off) if not here else (self._one_off,):
-            common = [pair for pair in find(folded) if pair[1] > ratio * here and not _same_word(pair[0], folded)]
+            common = [
+                (other, count)
+                for other, count in find(folded)
+                # A stop word is frequent everywhere: "wren" on a few pages is not a slip of "when".
+                if count > ratio * here and not _same_word(other, folded) and not (here and is_stop_word(other))
+            ]
             best = max(
                 common, key=lambda pair: (math.sqrt(pair[1]) * typo_likelihood(folded, pair[0]), pair[0]), default=None
             )

@@ -3,7 +3,7 @@
 Each form is one that the searched pages contain. Plural and other inflected forms are handled by stemming.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -12,7 +12,7 @@ import tantivy
 from opilio.search.query import QueryGroup, QueryNode, QueryTerm, is_plain_word, positive_terms
 from opilio.search.schema import EXACT_FIELD, index_terms
 from opilio.search.spelling import SpellingSuggester
-from opilio.text.languages import is_known_language, language_code, stop_word_languages, stop_words
+from opilio.text.languages import is_known_language, is_stop_word, language_code, stop_word_languages, stop_words
 
 MIN_PART_LENGTH = 3  # letters of each half of a compound
 MAX_COMPOUND_PAGES = 10  # a word on more pages is not searched as two words
@@ -85,17 +85,20 @@ def drop_stop_words(group: QueryGroup, languages: Sequence[str]) -> Sequence[tup
     return kept if any(o != "not" for o, _ in kept) else group.parts
 
 
-def is_foreign(group: QueryGroup, languages: Sequence[str]) -> bool:
-    """True for a question in another language than the pages, by its stop words. `languages`: most frequent first.
+def is_foreign(group: QueryGroup, languages: Sequence[str], is_rare: Callable[[str], bool]) -> bool:
+    """True for a query in another language than the pages, by its stop words. `languages`: most frequent first.
 
-    Pages without a language do not count, unless they are the most frequent.
+    One stop word is enough if its other words are on few pages. Pages without a language do not count, unless they are
+    the most frequent.
 
     >>> words = "what is the wren".split()
     >>> asked = QueryGroup(kind="some", parts=tuple(("may", QueryTerm(text=word)) for word in words))
-    >>> [is_foreign(asked, known) for known in (["de"], ["de", "en"], ["de", ""], ["", "de"])]
+    >>> [is_foreign(asked, known, lambda _: False) for known in (["de"], ["de", "en"], ["de", ""], ["", "de"])]
     [True, False, True, False]
     """
-    spoken = _languages_of(_plain_words(group))
+    words = _plain_words(group)
+    others = [word for word in words if not is_stop_word(word)]
+    spoken = _languages_of(words, 1 if others and all(map(is_rare, others)) else MIN_STOP_WORDS)
     stated = {language_code(language) for language in languages if language}
     known = bool(stated) and bool(languages[0]) and all(map(is_known_language, stated))
     return bool(spoken) and known and not stated & set(spoken)
@@ -109,7 +112,7 @@ def _is_stop_word(term: QueryTerm, stop: frozenset[str]) -> bool:
     return is_plain_word(term) and term.text.lower().strip(SENTENCE_MARKS) in stop
 
 
-def _languages_of(words: Sequence[str]) -> list[str]:
+def _languages_of(words: Sequence[str], least: int = MIN_STOP_WORDS) -> list[str]:
     """The languages of a question by its stop words, of which there must be two; one of them may be wrong.
 
     >>> _languages_of("wie entsteht ein vulkan".split()), _languages_of(["die", "hard"])
@@ -117,7 +120,7 @@ def _languages_of(words: Sequence[str]) -> list[str]:
     """
     counts = {language: sum(word in stop_words(language) for word in words) for language in stop_word_languages()}
     most = max(counts.values(), default=0)
-    return [language for language, count in counts.items() if count == most] if most >= MIN_STOP_WORDS else []
+    return [language for language, count in counts.items() if count == most] if most >= least else []
 
 
 class _FormFinder:

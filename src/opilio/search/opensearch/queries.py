@@ -5,22 +5,26 @@ needs no analyzer of its own, and a query means the same in both. Two things dif
 is much rarer than the others is not enough alone, and no other forms of a word are added.
 """
 
-import math
-import re
 from collections.abc import Sequence
 from typing import Any
 
-from opilio.core.errors import QueryError
-from opilio.core.records import url_key
-from opilio.core.urls import canonicalize_url
-from opilio.search.query import QueryGroup, QueryNode, QueryTerm, is_plain_word
+from opilio.search.query import (
+    QueryGroup,
+    QueryNode,
+    QueryTerm,
+    UrlMatch,
+    check_time,
+    is_plain_word,
+    match_address,
+    match_url_like,
+    parse_day,
+)
 from opilio.search.query_builder import (
     EXACT_URL_SCORE,
     FILTER_FIELD_NAMES,
     FieldWeights,
     filter_value,
     minimum_should_match,
-    parse_day,
 )
 from opilio.search.results import FACET_FIELDS, FOREVER, SearchFilters
 from opilio.search.schema import EXACT_FIELD, STEMMED_FIELDS, WHOLE_TITLE_FIELD, index_terms, title_term
@@ -29,7 +33,6 @@ from opilio.text.tokens import UNSPACED_SCRIPTS
 from opilio.text.url_words import url_words
 
 Json = dict[str, Any]
-_is_url_like = re.compile(r"[\w-]+(?:\.[\w-]+)+(?::\d+)?(?:/\S*)?").fullmatch
 _ALL: Json = {"match_all": {}}
 
 
@@ -87,7 +90,7 @@ class QueryTranslator:
             return self._word(term.text, (term.field,)) if term.field else self._plain(term.text)
         words, field = index_terms(term.text), term.field or EXACT_FIELD
         if words and term.kind == "address":
-            return self._address(term.text)
+            return self._url(match_address(term.text))
         return self._inexact(term, words, field) if words else None
 
     def _inexact(self, term: QueryTerm, words: Sequence[str], field: str) -> Json | None:
@@ -102,23 +105,16 @@ class QueryTranslator:
 
     def _plain(self, text: str) -> Json | None:
         """A word without a field; one that looks like a URL without its scheme also finds that page or host."""
-        if not _is_url_like(text):
-            return self._any_field(text)
-        host, _, path = text.partition("/")
-        if path:
-            return self._address(f"https://{text}", f"http://{text}")
-        bare = host.lower().removeprefix("www.")
-        return self._or_text({"constant_score": {"filter": {"terms": {"host": [bare, f"www.{bare}"]}}}}, text)
+        url = match_url_like(text)
+        return self._any_field(text) if url is None else self._url(url)
 
-    def _address(self, *urls: str) -> Json:
-        """The page with this URL first, then pages that contain the URL as text."""
-        keys = [url_key(canonicalize_url(url) or url) for url in urls]
-        page = {"constant_score": {"filter": {"terms": {"key": keys}}, "boost": EXACT_URL_SCORE}}
-        return self._or_text(page, urls[0])
-
-    def _or_text(self, query: Json, text: str) -> Json:
-        mentions = self._any_field(text)
-        return query if mentions is None else {"bool": {"should": [query, mentions], "minimum_should_match": 1}}
+    def _url(self, url: UrlMatch) -> Json:
+        """The page with this URL first, or the pages of a host; then pages that contain the URL as text."""
+        terms = {"key": list(url.keys)} if url.keys else {"host": list(url.hosts)}
+        boost = EXACT_URL_SCORE if url.keys else 1.0
+        found = {"constant_score": {"filter": {"terms": terms}, "boost": boost}}
+        mentions = self._any_field(url.text)
+        return found if mentions is None else {"bool": {"should": [found, mentions], "minimum_should_match": 1}}
 
     def _any_field(self, text: str) -> Json | None:
         """One word in any field; the form as written counts a little more."""
@@ -171,7 +167,5 @@ def filter_clauses(filters: SearchFilters) -> list[Json]:
         made.append({"range": {"date": limits}})
     if filters.at is None:
         return [*made, {"term": {"until": FOREVER}}]
-    if not math.isfinite(filters.at):
-        raise QueryError(f"at: {filters.at} is not a time; write seconds since 1970")
-    now = max(-FOREVER, min(int(filters.at), FOREVER - 2))
+    now = check_time(filters.at)
     return [*made, {"range": {"since": {"lte": now}}}, {"range": {"until": {"gt": now}}}]
