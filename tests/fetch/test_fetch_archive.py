@@ -3,15 +3,19 @@
 import asyncio
 import gzip
 import io
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from checks.small_webs import BIRDS, opilio, page, redirect, robots, stored, word
 from opilio.core.errors import OfflineWebError
 from opilio.core.records import FetchResult
+from opilio.core.settings import BrowserSettings, FetchSettings, Settings
+from opilio.engine.wiring.fetcher import build_browser, build_fetcher
 from opilio.fetch.archive import ArchiveFetcher, ArchiveWeb
 from opilio.manage.status import collection_status
 from opilio.manage.verify import verify
@@ -104,6 +108,14 @@ def test_crawl_runs_over_an_archive_and_resumes(tmp_path: Path) -> None:
     missing = opilio("crawl", "small birds", "--into", "d", "--from", "none.warc.gz", cwd=tmp_path)
     assert (missing.returncode, "none.warc.gz: can't be read" in missing.stderr) == (2, True), missing.stderr
     assert not (tmp_path / "d").exists()
+
+
+def test_requests_of_a_browser_are_answered_from_the_archive(tmp_path: Path) -> None:
+    (tmp_path / "x.warc.gz").write_bytes(records())
+    settings = Settings(fetch=FetchSettings(archives=[str(tmp_path / "x.warc.gz")]))
+    with_browser = replace(settings, browser=BrowserSettings(on=True, path=sys.executable))
+    fetcher = build_fetcher(with_browser)
+    assert build_browser(with_browser, fetcher).fetcher is fetcher
 
 
 def test_records_are_copied_as_they_are_unless_their_body_is_encoded(tmp_path: Path) -> None:

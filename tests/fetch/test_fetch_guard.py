@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import socket
 import ssl
 import subprocess
 from collections.abc import Awaitable, Callable
@@ -11,6 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypercorn.asyncio import serve
+from hypercorn.config import Config
+from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, Scope
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -315,3 +319,32 @@ def test_certificate_decides_when_asked_over_tls(
     found = asyncio.run(start())
     assert (found.failure.kind if found.failure else "") == kind
     assert found.status == (0 if kind else 200)
+
+
+@pytest.mark.parametrize("protocol", ["h2", "http/1.1"])
+def test_http_2_is_negotiated_with_servers_that_have_it(certificate: Path, protocol: str) -> None:
+    seen: list[tuple[str, str]] = []
+
+    async def app(scope: Scope, _receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        if scope["type"] != "http":
+            return
+        seen.append((scope["http_version"], scope["path"]))
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/html")]})
+        await send({"type": "http.response.body", "body": b"<p>wren " * 9_000, "more_body": False})
+
+    async def start() -> list[FetchResult]:
+        listener, stop = socket.create_server(("127.0.0.1", 0)), asyncio.Event()
+        places = {"*": f"127.0.0.1:{listener.getsockname()[1]}"}
+        network = NetworkOptions(allow_private=True, resolve=places, ca_file=str(certificate))
+        config = Config.from_mapping(bind=f"fd://{listener.detach()}", alpn_protocols=[protocol])
+        config.certfile = config.keyfile = str(certificate)
+        serving = asyncio.create_task(serve(app, config, shutdown_trigger=stop.wait))
+        fetcher = CurlFetcher(AGENT, network=network)
+        found = await asyncio.gather(*(fetcher.fetch(f"https://birds.example/{n}") for n in range(3)))
+        await fetcher.close()
+        stop.set()
+        await serving
+        return found
+
+    assert [(len(r.body), r.failure) for r in asyncio.run(start())] == [(72_000, None)] * 3
+    assert sorted(seen) == [("2" if protocol == "h2" else "1.1", f"/{n}") for n in range(3)]

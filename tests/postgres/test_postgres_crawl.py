@@ -16,9 +16,10 @@ from checks.small_webs import BIRDS, SmallWeb, grid, one_line, opilio, page, ser
 from opilio.cli.demo import MARKER_FILE, demo
 from opilio.core.errors import CollectionError, UsageError
 from opilio.core.protocols import Database, Learns
+from opilio.core.records import FetchResult
 from opilio.engine.cluster.session import WorkerCommands
 from opilio.engine.cluster.worker import WorkerMeter
-from opilio.engine.politeness.traps import HostRules
+from opilio.engine.politeness.traps import NOT_ARCHIVED_REASON, HostRules
 from opilio.engine.revisit.scheduler import ALL_REVISITED_REASON
 from opilio.engine.wiring.assembly import open_analysis
 from opilio.engine.wiring.launch import open_crawl
@@ -40,6 +41,7 @@ from opilio.store.postgres.outcomes import newer_models
 from opilio.store.postgres.roles import WorkerFigures, database_facts, remove_worker, report_worker
 from opilio.store.postgres.schema import POSTGRES_SCHEMA_VERSION, replace_schema
 from opilio.store.postgres.shared import DatabaseClock, SharedConnection
+from opilio.store.warc import response_record
 from opilio.web.pages import PAGES
 
 
@@ -67,6 +69,27 @@ def test_crawl_in_postgres_stores_the_same_pages_as_in_a_folder(dsn: str, tmp_pa
     with open_readonly(folder_of(dsn)) as ours, open_readonly(tmp_path / "folder") as theirs:
         sql = "SELECT url, status, title, relevant, score, duplicate_of FROM page ORDER BY key"
         assert list(ours.connection.execute(sql)) == list(theirs.connection.execute(sql))
+
+
+def test_links_out_of_an_archive_are_not_requested(dsn: str, tmp_path: Path) -> None:
+    root = "http://a.example/"
+    web = {root: page(BIRDS, ["/wren", "/absent", "http://b.example/"]), f"{root}wren": page(f"{BIRDS} wren")}
+    found = [FetchResult(url=url, status=r.status, headers=r.headers, body=r.body) for url, r in web.items()]
+    (tmp_path / "x.warc.gz").write_bytes(b"".join(map(response_record, found)))
+    tree: dict[str, object] = {
+        "strategy": "breadth",
+        "topic": {"name": "small birds"},
+        "seeds": {"urls": [root, f"{root}lost"]},
+        "fetch": {"archives": [str(tmp_path / "x.warc.gz")]},
+        "engine": {"workers": 0},
+    }
+    crawl_into(dsn, tree)
+    folder = folder_of(dsn)
+    outside = [f"{root}lost", f"{root}absent", "http://b.example/"]
+    assert [why(folder, url).reason for url in outside] == [NOT_ARCHIVED_REASON] * 3
+    status = collection_status(folder)
+    assert (status.pages, status.fetched) == (2, 2)
+    assert verify(folder) == []
 
 
 @pytest.fixture(scope="module")

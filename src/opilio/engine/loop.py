@@ -18,7 +18,7 @@ from opilio.core.events import BatchCommitted, CrawlStopped, Event, EventListene
 from opilio.core.records import HostLease, Outcome, PageChange
 from opilio.core.settings import EngineSettings, StopSettings
 from opilio.engine.commands import COMMAND_POLL_S
-from opilio.engine.in_flight import COMMIT_EVERY_S, DownloadWindow, InFlight
+from opilio.engine.in_flight import DownloadWindow, InFlight, commit_wait_s
 from opilio.engine.reseeding import Reseeding
 from opilio.engine.visit import LeaseResult, Visitor
 from opilio.store.writer import CrawlCounts
@@ -221,7 +221,7 @@ class Engine:
         if isinstance(clock, VirtualClock):
             await self._advance_virtual_clock(clock)
             return
-        timeout = COMMIT_EVERY_S if self._in_flight.finished else 1.0
+        timeout = commit_wait_s(self._settings.batch) if self._in_flight.finished else 1.0
         if (
             self._in_flight.running < self._download_window.limit
             and self._remaining_urls() > 0

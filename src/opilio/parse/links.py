@@ -49,7 +49,8 @@ def find_links(body: Element, title: str) -> tuple[list[LinkElement], list[tuple
                 # Its content is a fallback for browsers without frames.
                 element.set_text("")
             href = element.attr(source)
-            if href is not None and not _is_hidden(element):
+            # Links within the page are dropped later, so they need no check.
+            if href is not None and (href[:1] == "#" or not _is_hidden(element)):
                 places.append((element, href, above))
         else:
             found = (int(tag[1]), _heading_text(element))

@@ -46,6 +46,7 @@ def soft_404_phrase(page: Page) -> str:
 
 
 MAX_WALL_WORDS = 150
+_MAX_WALL_CHARS = 40 * MAX_WALL_WORDS  # most pages have more, so their titles need no comparison
 _CHALLENGE = re.compile(
     r"^(?:just a moment|attention required|checking your browser|one more step|security check|access denied"
     r"|pardon our interruption|are you (?:a )?(?:robot|human)|verify(?:ing)? (?:that )?you are (?:a )?human|robot check"
@@ -76,6 +77,8 @@ def find_wall(page: Page, fetched: FetchResult) -> Failure | None:
     """
     if service := challenge_header(fetched):
         return Failure(CHALLENGE, service)
+    if len(page.flow) > _MAX_WALL_CHARS:
+        return None
     titles = [text for text in (page.title, *(text for _, text in page.headings[:1])) if text]
     kinds = ((CHALLENGE, _CHALLENGE.match), (CONSENT, _CONSENT.match), (LOGIN, _LOGIN.search))
     found = [(kind, title) for title in titles for kind, matches in kinds if matches(title.strip())]

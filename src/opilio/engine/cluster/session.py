@@ -15,6 +15,7 @@ import msgspec
 
 from opilio.core.errors import ConfigError
 from opilio.core.events import CrawlStarted, Event, EventListener
+from opilio.core.protocols import Fetcher
 from opilio.core.records import Tier
 from opilio.core.settings import Settings, StopSettings, Tree
 from opilio.engine.cluster.trainer import STOPPING, Trainer
@@ -29,7 +30,7 @@ from opilio.engine.revisit.scheduler import with_conditional_requests
 from opilio.engine.visit import Visitor
 from opilio.engine.wiring.assembly import AGENTS, CrawlAnalysis, assembly_kind, open_analysis
 from opilio.engine.wiring.build import build_frontier_policy, configured_seeds, seed_leads, urls_per_lease, visit_limits
-from opilio.engine.wiring.fetcher import adapt_to_archives, build_fetcher
+from opilio.engine.wiring.fetcher import adapt_to_archives, archived_urls, build_fetcher
 from opilio.engine.wiring.seeding import open_seed_sources
 from opilio.engine.wiring.session import create_collection, resolve_workers
 from opilio.engine.wiring.settings import CheckedSettings, resumed_settings
@@ -105,7 +106,7 @@ class ClusterSession:
         self._exit_stack.push_async_callback(fetcher.close)
         topic, states = await load_topic_and_states(collection, settings, fetcher, self._clock.now(), self._topic)
         analysis = await self._exit_stack.enter_async_context(open_analysis(settings, topic, states))
-        self._start_or_join()
+        self._start_or_join(fetcher)
         sources = await self._exit_stack.enter_async_context(open_seed_sources(settings, self._clock, lenient=True))
         trainer = Trainer(collection.folder, self._dsn, settings, self._clock, fetcher, sources)
         trainer.warn = self._warn
@@ -118,7 +119,7 @@ class ClusterSession:
         # As in `RevisitScheduler`: where revisits have the whole budget, new URLs are not fetched.
         if settings.revisit.on and settings.revisit.share >= 1.0:
             committer.min_tier = Tier.REVISIT
-        gate = self._build_gate(shared, committer, rules)
+        gate = self._build_gate(shared, committer, rules, fetcher)
         if isinstance(fetcher, CurlFetcher):
             fetcher.may_send = gate.may_send
         commands = WorkerCommands(shared, meter, analysis, collection, rules)
@@ -136,7 +137,9 @@ class ClusterSession:
         engine = Engine(parts, settings.engine, no_rules, urls_per_lease(settings))
         self.engine = ClusterRun(engine, trainer, shared, meter.name)
 
-    def _build_gate(self, shared: SharedConnection, committer: WorkerCommitter, rules: HostRules) -> LeaseGate:
+    def _build_gate(
+        self, shared: SharedConnection, committer: WorkerCommitter, rules: HostRules, fetcher: Fetcher
+    ) -> LeaseGate:
         """Politeness that holds across workers."""
         politeness, clock = self._settings.politeness, self._clock
         shares_addresses = politeness.share_address and not self._settings.fetch.proxy
@@ -150,15 +153,16 @@ class ClusterSession:
         def load_robots(origin: str) -> bytes | None:
             return shared.run(lambda db: stored_robots(db, origin))
 
-        fetcher = build_fetcher(self._settings, clock)
-        if isinstance(fetcher, CurlFetcher):
-            fetcher.may_send = throttle.may_send
-        self._exit_stack.push_async_callback(fetcher.close)
+        if archived_urls(fetcher) is None:
+            fetcher = build_fetcher(self._settings, clock)
+            if isinstance(fetcher, CurlFetcher):
+                fetcher.may_send = throttle.may_send
+            self._exit_stack.push_async_callback(fetcher.close)
         gate = LeaseGate(politeness, fetcher, clock, throttle, load_robots, store_robots)
         gate.holds, gate.lease_s = committer.holds, self._settings.engine.lease_s
         return gate
 
-    def _start_or_join(self) -> None:
+    def _start_or_join(self, fetcher: Fetcher) -> None:
         """Start the crawl, or resume it, unless other workers run it."""
         collection, now = self._collection, self._clock.now()
         with collection.unit_of_work():
@@ -169,7 +173,9 @@ class ClusterSession:
             # A crawl that is stopping is not started again while its workers finish.
             if state == "running" or (state == STOPPING and others):
                 return
-            policy = build_frontier_policy(self._settings, collection, UrlFilter(refuse_nothing))
+            url_filter = UrlFilter(refuse_nothing)
+            url_filter.archived = archived_urls(fetcher)
+            policy = build_frontier_policy(self._settings, collection, url_filter)
             frontier = PostgresFrontier(collection.connection, policy)
             frontier.add(seed_leads(self._settings), now)
             writer = CollectionWriter(collection, None)

@@ -26,6 +26,7 @@ from opilio.engine.politeness.traps import build_url_filter
 from opilio.engine.visit import LeaseResult
 from opilio.engine.wiring.assembly import build_analysis_parts
 from opilio.engine.wiring.build import Environment, WritingParts, build_frontier_policy, build_writing_parts
+from opilio.engine.wiring.fetcher import archived_urls, unreadable_extensions
 from opilio.engine.wiring.start import latest_snapshots, stored_topic
 from opilio.frontier.postgres.frontier import PostgresFrontier
 from opilio.store.collection import stored_stop_settings
@@ -52,7 +53,7 @@ class TrainerFrontier(PostgresFrontier):
 
     def __init__(self, db: PostgresConnection, settings: Settings, collection: PostgresCollection, now: float) -> None:
         year = datetime.fromtimestamp(now, UTC).year
-        self.url_filter = build_url_filter(settings, collection, resumed=True, year=year)
+        self.url_filter = build_url_filter(settings, collection, True, year, unreadable_extensions(settings))
         super().__init__(db, build_frontier_policy(settings, collection, self.url_filter))
         self._db = db
         self._next: set[int] = set()
@@ -135,6 +136,7 @@ class Trainer:
     ) -> tuple[WritingParts, TrainerFrontier]:
         """Everything that writes, from what is stored."""
         frontier = TrainerFrontier(collection.connection, self._settings, collection, self._clock.now())
+        frontier.url_filter.archived = archived_urls(self._fetcher)
         environment = Environment(collection, writer, frontier, self._fetcher, self._clock, frontier.url_filter)
         states = latest_snapshots(collection)
         parts = build_analysis_parts(self._settings, stored_topic(collection), states)

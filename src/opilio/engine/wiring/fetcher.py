@@ -24,6 +24,7 @@ from opilio.text.languages import language_code
 # Of a crawl of archives: few hosts at a time with many URLs each, so that a batch of pages is committed at once.
 ARCHIVE_HOSTS = 16
 ARCHIVE_URLS_PER_LEASE = 16
+ARCHIVE_BATCH = 256
 
 BuildFetcher = Callable[[Settings, Clock], Fetcher]
 
@@ -65,7 +66,7 @@ def adapt_to_archives(settings: Settings) -> Settings:
         settings,
         politeness=msgspec.structs.replace(settings.politeness, **politeness),
         frontier=msgspec.structs.replace(frontier, per_host=frontier.per_host or ARCHIVE_URLS_PER_LEASE),
-        engine=msgspec.structs.replace(engine, connections=hosts),
+        engine=msgspec.structs.replace(engine, connections=hosts, batch=max(engine.batch, ARCHIVE_BATCH)),
         seeds=msgspec.structs.replace(settings.seeds, offline=True),
     )
 
@@ -98,12 +99,16 @@ def build_curl_fetcher(settings: Settings, clock: Clock | None = None, accept: R
     return CurlFetcher(user_agent(settings), limits=limits, network=network, accept=accept, clock=clock)
 
 
-def build_browser(settings: Settings, clock: Clock | None = None) -> BrowserTools:
-    """The browser for pages that need JavaScript; ConfigError if it is not installed."""
+def build_browser(settings: Settings, fetcher: Fetcher, clock: Clock | None = None) -> BrowserTools:
+    """The browser for pages that need JavaScript; ConfigError if it is not installed.
+
+    In a crawl of archives its requests are answered from the archives too.
+    """
     fetch, browser = settings.fetch, settings.browser
     limits = BrowserLimits(timeout_s=browser.timeout_s, scrolls=browser.scrolls, dom_bytes=fetch.max_bytes)
     chromium = ChromiumBrowser(find_chromium(browser.path), user_agent(settings), limits)
-    return BrowserTools(chromium, build_curl_fetcher(settings, clock, AnyResponse()))
+    archived = isinstance(fetcher, ArchiveFetcher)
+    return BrowserTools(chromium, fetcher if archived else build_curl_fetcher(settings, clock, AnyResponse()))
 
 
 def build_response_filter(settings: Settings) -> ResponseFilter:

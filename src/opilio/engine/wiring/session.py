@@ -133,7 +133,7 @@ class CrawlSession:
         policy = build_frontier_policy(settings, collection, url_filter)
         frontier = ClaimableFrontier(collection.connection, policy)
         self._prepare_run(frontier, resumed)
-        browser = build_browser(settings, self._clock) if settings.browser.on else None
+        browser = build_browser(settings, fetcher, self._clock) if settings.browser.on else None
         if browser is not None:
             self._exit_stack.push_async_callback(browser.fetcher.close)
             self._exit_stack.push_async_callback(browser.browser.close)
