@@ -81,6 +81,30 @@ def test_table_has_the_words_of_all_seeds_when_a_crawl_was_killed_between_them_s
     assert table_of(tmp_path / "killed").weights == table_of(tmp_path / "whole").weights
 
 
+def test_crawl_learns_words_of_other_senses_and_keeps_them_s4_f1(tmp_path: Path) -> None:
+    """Cars first, then animals that the judge finds irrelevant, then one page that only their words can reject."""
+    car, cat = "A jaguar car with engine and dealer.", "A jaguar hunts deer in the jungle by the river."
+    urls = [f"{A}{n}" for n in range(13)]
+    texts = [*[car] * 6, *[cat] * 6, "A jaguar car and engine in the jungle by the river hunts deer."]
+    pages = {url: page(f"{text} {word(n)}") for n, (url, text) in enumerate(zip(urls, texts, strict=True))}
+    pages[urls[0]] = page(car, urls[1:])
+    topic = {"name": "jaguar", "keywords": ["jaguar", "car", "engine", "dealer"], "contexts": []}
+    with served(SmallWeb(pages)) as server:
+        tree = settings_for(server, urls[:1], topic=topic, judge={"kind": "cosine", "threshold": 0.5})
+        tree |= {
+            "senses": {"kind": "company"},
+            "expansion": {"kind": "none"},
+            "frontier": {"per_host": 1},
+            "engine": {"workers": 1, "batch": 1, "connections": 1},
+        }
+        crawl_and_stop_dead(tmp_path / "c", tree, 9)
+        crawl(tmp_path / "c", tree)
+    verdicts = dict(rows(tmp_path / "c", "SELECT url, relevant FROM page"))
+    assert [verdicts[url] for url in urls] == [1] * 6 + [0] * 7
+    (reasons,) = rows(tmp_path / "c", "SELECT reasons FROM page WHERE url = ?", urls[-1])[0]
+    assert b"learnt company" in bytes(reasons)
+
+
 def test_seeds_are_settled_in_the_frontier_of_the_lab_too_s3_12() -> None:
     frontier, collection = MemoryFrontier(), Collection.in_memory()
     create_frontier(collection.connection)

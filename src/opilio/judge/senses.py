@@ -118,6 +118,10 @@ class WordCompany(BaseLearner):
     def snapshot(self) -> bytes:
         return msgspec.msgpack.encode(self._state)
 
+    def worker_state(self) -> bytes:
+        """Workers need all of it."""
+        return self.snapshot()
+
     def restore(self, state: bytes) -> None:
         self._state = msgspec.msgpack.decode(state, type=_CompanyState)
 
