@@ -33,6 +33,14 @@ def test_our_lexicon_has_ten_thousand_terms_s2_e11() -> None:
     assert len(builtin_lexicon().numbers) >= 10_000
 
 
+def test_classes_with_decimals_divide_most_divisions_s2_f11() -> None:
+    classes = builtin_lexicon().classes
+    decimals = [number for number in classes if "." in number]
+    assert len(decimals) >= 850
+    assert len({number[:2] for number in decimals}) >= 86
+    assert all(number[:3] in classes for number in decimals)
+
+
 def test_every_class_in_use_has_terms() -> None:
     bare = [
         entry.number

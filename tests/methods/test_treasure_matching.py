@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opilio.methods.treasure.graph import GraphNode, LinkDestination, LinkParts, TGraph, link_parts
+from opilio.methods.treasure.graph import MAX_LIST_TERMS, GraphNode, LinkDestination, LinkParts, TGraph, link_parts
 from opilio.methods.treasure.matching import MatchingOptions, NodeIndex, inverse_distance, match_links
 from opilio.methods.treasure.weights import EQUAL_WEIGHTS, WeightEvidence, fit_weights
 from opilio.testing.readings import reading_of, terms_of
@@ -176,6 +176,11 @@ def test_links_share_headings_and_windows() -> None:
     assert found.window_of.tolist() == [0, 0, 1]
     assert len(found.heads) == 1
     assert found.of(0)[3] == terms_of("the verb one and two")
+
+
+def test_endless_list_is_cut_into_stretches() -> None:
+    items = " ".join(f"[item w{i}](http://a.example/{i})" for i in range(MAX_LIST_TERMS))
+    assert list(map(len, link_parts(reading_of(items), terms_of).windows)) == [MAX_LIST_TERMS] * 2
 
 
 def test_long_list_is_one_window_s2_23() -> None:

@@ -95,7 +95,14 @@ def test_lemmas_are_words_when_chosen() -> None:
     assert stems(Vocabulary(normalizer="lemma"), "mice children cities") == ["mouse", "child", "city"]
 
 
-@pytest.mark.parametrize(("language", "normaliser"), [("english", "magic"), ("xx", "lemma")])
+def test_lemma_and_stem_work_at_once_s2_f2() -> None:
+    """Only lemmas join mice and mouse, only stems connect and connection."""
+    pytest.importorskip("simplemma")
+    both = stems(Vocabulary(normalizer="lemma-stem"), "mice mouse connect connection connected children child")
+    assert both == ["mous", "mous", "connect", "connect", "connect", "child", "child"]
+
+
+@pytest.mark.parametrize(("language", "normaliser"), [("english", "magic"), ("xx", "lemma"), ("xx", "lemma-stem")])
 def test_unknown_normaliser_is_refused(language: str, normaliser: Normalizer) -> None:
     with pytest.raises(ConfigError):
         Vocabulary(language, normalizer=normaliser)

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from opilio.core.scope import ScopeSettings
 
-Normalizer = Literal["stem", "porter", "lemma", "none"]
+Normalizer = Literal["stem", "porter", "lemma", "lemma-stem", "none"]
 SeedSplit = Literal["deal", "blocks"]
 HtmlLibrary = Literal["turbohtml", "selectolax"]
 # What a page may be used for: an index that links to it, input of a model, training of a model.

@@ -29,7 +29,6 @@ _CONTENT_ELEMENTS = "article,main,section"
 
 # Lists, and tables unless they lay out whole pages: then their cells contain blocks. (`select` holds no links.)
 _LIST_ELEMENTS = ("ul", "ol", "menu", "dir", "dl", "table")
-_CELL_BLOCKS = tuple("p div table ul ol dl form article section h1 h2 h3 h4 h5 h6".split())
 
 _BOILERPLATE_START, _BOILERPLATE_END = "\x05", "\x06"
 _LIST_START, _LIST_END = "\x0e", "\x0f"
@@ -91,9 +90,12 @@ def extract_flow(body: Element, links: Sequence[Element], with_lists: bool = Fal
 
 
 def _find_lists(body: Element) -> list[Element]:
-    return [
-        e for e in body.iter_elements(_LIST_ELEMENTS) if e.tag != "table" or not list(e.iter_elements(_CELL_BLOCKS))
-    ]
+    def has_blocks(table: Element) -> bool:
+        return (
+            table.find(["p", "div", "table", "ul", "ol", "dl", "form", "h1", "h2", "h3", "h4", "h5", "h6"]) is not None
+        )
+
+    return [e for e in body.iter_elements(_LIST_ELEMENTS) if e.tag != "table" or not has_blocks(e)]
 
 
 def _enclose(element: Element, start: str, end: str) -> None:

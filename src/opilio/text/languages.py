@@ -98,12 +98,14 @@ def make_normalizer(language: str, normaliser: str) -> StemFunction:
     """The function that normalizes a lower-case word; words of a language without a stemmer stay unchanged.
 
     `stem` is Snowball (for English Porter's revised algorithm), `porter` the algorithm that the papers name,
-    `lemma` a dictionary of lemmas (S2-F2), `none` changes nothing.
+    `lemma` a dictionary of lemmas, `lemma-stem` both at once (S2-F2): the stem of the lemma, so that words are equal if
+    either makes them equal; `none` changes nothing.
     """
     makers: dict[str, Callable[[], StemFunction]] = {
         "stem": lambda: _make_stemmer(language_name(language)),
         "porter": lambda: _make_stemmer("porter"),
         "lemma": lambda: _make_lemmatizer(language_code(language)),
+        "lemma-stem": lambda: _make_lemma_stemmer(language),
         "none": lambda: str,
     }
     if normaliser not in makers:
@@ -126,6 +128,11 @@ def _make_stemmer(algorithm: str) -> StemFunction:
     # The vocabulary caches stems already: PyStemmer's own cache (second argument) would hold every word twice.
     stem: StemFunction = Stemmer.Stemmer(algorithm, 0).stemWord
     return stem
+
+
+def _make_lemma_stemmer(language: str) -> StemFunction:
+    lemma, stem = _make_lemmatizer(language_code(language)), _make_stemmer(language_name(language))
+    return lambda word: stem(lemma(word))
 
 
 def _make_lemmatizer(code: str) -> StemFunction:

@@ -42,7 +42,7 @@ class WordNet:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._indexes: dict[str, bytes] = {}
+        self._indexes: dict[str, dict[bytes, bytes]] = {}
 
     @classmethod
     def find(cls, folder: Path | None = None) -> "WordNet":
@@ -66,13 +66,21 @@ class WordNet:
 
     def suggestions(self, word: str, context: Iterable[str] = ()) -> list[Suggestion]:
         """Related words, in the sense that fits the context best (Lesk: the gloss shares most words with it)."""
+        chosen = self._best_sense(word, context)
+        return list(self._related_words(word, chosen)) if chosen else []
+
+    def synonyms(self, word: str, context: Iterable[str] = ()) -> list[str]:
+        """The other words of the sense that fits the context best."""
+        chosen = self._best_sense(word, context)
+        return [other for other in chosen.words if other.lower() != word.lower()] if chosen else []
+
+    def _best_sense(self, word: str, context: Iterable[str]) -> Synset | None:
         senses = self.senses(word)
-        if not senses:
-            return []
+        if len(senses) < 2:
+            return senses[0] if senses else None
         context_words = {w.lower() for text in context for w in text.split()} - {word.lower()}
         # Among equals `max` takes the first, the most common sense.
-        chosen = max(senses, key=lambda s: len(context_words & self._context_words(s)))
-        return list(self._related_words(word, chosen))
+        return max(senses, key=lambda s: len(context_words & self._context_words(s)))
 
     def _related_words(self, word: str, sense: Synset) -> Iterator[Suggestion]:
         seen = {word.lower()}
@@ -92,17 +100,14 @@ class WordNet:
 
     def _synset_offsets(self, kind: str, form: str) -> list[int]:
         """The offsets of a word's synsets in the data file."""
-        index = self._index(kind)
-        start = index.find(f"\n{form} ".encode())
-        if start < 0:
-            return []
-        fields = index[start + 1 : index.find(b"\n", start + 1)].split()
-        count = int(fields[2])
-        return [int(place) for place in fields[-count:]]
+        fields = self._index(kind).get(form.encode(), b"").split()
+        return [int(place) for place in fields[-int(fields[1]) :]] if fields else []
 
-    def _index(self, kind: str) -> bytes:
+    def _index(self, kind: str) -> dict[bytes, bytes]:
+        """The rest of the line of each word."""
         if kind not in self._indexes:
-            self._indexes[kind] = b"\n" + self._read(f"index.{kind}")
+            lines = (line.partition(b" ") for line in self._read(f"index.{kind}").splitlines())
+            self._indexes[kind] = {word: rest for word, _, rest in lines if word}
         return self._indexes[kind]
 
     def _read(self, name: str) -> bytes:

@@ -70,7 +70,8 @@ def build_initial_topic(settings: Settings, topic: Topic) -> EvolvingTopic:
 
 def check_topic_settings(settings: Settings, topic: Topic) -> None:
     """ConfigError or TopicError for a topic that can't be used."""
-    if settings.topic.normaliser != "lemma":  # the lemmatizer checks its languages itself
+    # The lemmatizer checks its languages itself.
+    if not settings.topic.normaliser.startswith("lemma"):
         check_language(settings.topic.language)
     vocabulary = build_vocabulary(settings)
     build_genres(settings, vocabulary, topic.genres)

@@ -3,7 +3,7 @@
 Also the words that classes add to a topic, and the lexicon that the settings name (read from its file).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +34,8 @@ CELLS_FOR_TENS = 3
 MAX_CLASSES = 5
 # Terms of a class are in order of weight: the tenth counts half of the first.
 TERM_WEIGHT_HALF_RANK = 10
+# Terms of a class that a thesaurus is asked about: the heaviest.
+MAX_EXPANDED_TERMS = 20
 
 
 class DeweyTarget(NamedTuple):
@@ -86,6 +88,22 @@ def class_words(classes: Sequence[str], lexicon: Lexicon) -> dict[str, float]:
             weight = 1.0 / (1.0 + place / TERM_WEIGHT_HALF_RANK) / len(lexicon.numbers[term])
             weights[term] = max(weight, weights.get(term, 0.0))
     return dict(sorted(weights.items(), key=lambda pair: (-pair[1], pair[0])))
+
+
+def add_synonyms(target: DeweyTarget, synonyms: Callable[[str, Sequence[str]], Sequence[str]]) -> DeweyTarget:
+    """The target with synonyms of the index terms of its classes (S2-F3).
+
+    `synonyms` gets a term and the class's name and terms, which decide the sense. Words that have a class keep it.
+    """
+    lexicon = target.matcher.lexicon
+    classes = dict(lexicon.classes)
+    for entry in _subclasses(target.classes, lexicon):
+        context = (entry.name, *entry.terms)
+        found = (word.lower() for term in entry.terms[:MAX_EXPANDED_TERMS] for word in synonyms(term, context))
+        new = dict.fromkeys(word for word in found if word not in lexicon.numbers)
+        classes[entry.number] = entry._replace(terms=(*entry.terms, *new))
+    wider = Lexicon(classes.values(), lexicon.dewey)
+    return DeweyTarget(LexiconMatcher(wider, target.matcher.vocabulary, background_frequencies()), target.classes)
 
 
 def class_names(classes: Sequence[str], lexicon: Lexicon) -> str:

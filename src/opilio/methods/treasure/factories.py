@@ -15,7 +15,7 @@ from opilio.core.page import Reading
 from opilio.core.protocols import RANK_STATE
 from opilio.core.settings import Amount, Count, Positive, Settings, Share, Tree
 from opilio.methods.dewey.judge import WEIGHTING_RULES, DeweyWeighting
-from opilio.methods.dewey.target import dewey_target
+from opilio.methods.dewey.target import DeweyTarget, add_synonyms, dewey_target
 from opilio.methods.treasure.context_graph import ContextGraphRanker, TermArray, ValueArray
 from opilio.methods.treasure.focus import GalaxyMember, LinkFocusDetector
 from opilio.methods.treasure.graph_builder import encode_graph_state, read_graph
@@ -56,17 +56,24 @@ def tgraph_ranker(
         threshold=threshold, unrelated=unrelated, rule=priority, next_step=next_step, skip_empty=skip_empty
     )
     dog = GraphUpdater(GraphUpdaterOptions(period=watchdog, depth=depth, per_level=per_level))
-    of_nodes = partial(_with_synonyms, context.vocabulary, WordNet.find()) if thesaurus else None
+    wordnet = WordNet.find() if thesaurus else None
+    of_nodes = partial(_with_synonyms, context.vocabulary, wordnet) if wordnet else None
     texts = TextFunctions(context.vocabulary.terms, context.vocabulary.text_of, of_nodes)
-    focused = LinkFocusDetector(context.shared(dewey_target), rule) if focus == "dewey" else None
+    focused = LinkFocusDetector(_focus_target(context, wordnet), rule) if focus == "dewey" else None
     return TreasureRanker(dog, texts, how, focused, fit=weights == "fitted", tunnel_depth=tunnel_depth)
 
 
 def _with_synonyms(vocabulary: Vocabulary, wordnet: WordNet, text: str) -> list[int]:
-    """The terms of a text and of the synonyms that WordNet has for its words in their commonest sense (S2-F3)."""
-    senses = [wordnet.senses(word)[:1] for word in dict.fromkeys(text.lower().split())]
-    synonyms = [word for found in senses for sense in found for word in sense.words]
+    """The terms of a text and of the synonyms of its words, in the senses that fit the text best (S2-F3)."""
+    words = list(dict.fromkeys(text.lower().split()))
+    synonyms = [other for word in words for other in wordnet.synonyms(word, words)]
     return [*vocabulary.terms(text), *vocabulary.terms(" ".join(dict.fromkeys(synonyms)))]
+
+
+def _focus_target(context: BuildContext, wordnet: WordNet | None) -> DeweyTarget:
+    """The classes that the focus of links is compared with; with synonyms of their words where asked (S2-F3)."""
+    target = context.shared(dewey_target)
+    return add_synonyms(target, wordnet.synonyms) if wordnet else target
 
 
 def context_graph_ranker(

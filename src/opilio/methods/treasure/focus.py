@@ -145,10 +145,16 @@ class LinkFocusDetector:
         rows = [(at, *pair) for at, hit in enumerate(hits) for pair in zip(*self._weighted_cells(hit), strict=True)]
         hit_of, cells, values = (np.array(column) for column in zip(*rows, strict=True)) if rows else np.zeros((3, 0))
         met, column = np.unique(cells.astype(np.int64), return_inverse=True)
-        sums = np.zeros((len(hits) + 1, len(met)))
-        np.add.at(sums, (hit_of.astype(np.int64) + 1, column), values)
-        sums = sums.cumsum(axis=0)
-        total, inside = (sums[np.maximum(first, last)] - sums[first] for first, last in (window, anchor))
+        # Only the sums at the ends of windows and anchors are needed: a long page has more hits than links.
+        ends = np.unique(np.concatenate((*window, *anchor)))
+        place = np.searchsorted(ends, hit_of, "right") * len(met) + column
+        size = (len(ends) + 1) * len(met)
+        sums = np.bincount(place, values, minlength=size).reshape(len(ends) + 1, len(met))
+        np.cumsum(sums, axis=0, out=sums)
+        total, inside = (
+            sums[np.searchsorted(ends, np.maximum(first, last))] - sums[np.searchsorted(ends, first)]
+            for first, last in (window, anchor)
+        )
         return _ClassMasses(met, (total + (self.rule.anchor_impact - 1.0) * inside).round(SCORE_DIGITS))
 
     def _sum_masses(

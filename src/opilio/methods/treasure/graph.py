@@ -192,6 +192,8 @@ Indices = NDArray[np.int64]
 TermsOf = Callable[[str], Sequence[int]]
 Headings = tuple[str, str, str]
 Span = tuple[int, int]
+# Hundreds of nested lists that each hold the whole page must not be copied whole.
+MAX_LIST_TERMS = 5_000
 
 
 class LinkParts(NamedTuple):
@@ -233,5 +235,11 @@ def link_parts(reading: Reading, terms_of: TermsOf) -> LinkParts:
 
 
 def window_of_link(reading: Reading, link: Link) -> Span:
-    """The terms between the link's break points (S2-23)."""
-    return reading.link_contexts[link.index] if 0 <= link.index < len(reading.link_contexts) else (0, 0)
+    """The terms between the link's break points (S2-23); of an endless list the stretch with the link."""
+    if not 0 <= link.index < len(reading.link_contexts):
+        return 0, 0
+    (start, end), (anchor, _) = reading.link_contexts[link.index], reading.anchors[link.index]
+    if end - start <= MAX_LIST_TERMS:
+        return start, end
+    first = start + (min(anchor, end - 1) - start) // MAX_LIST_TERMS * MAX_LIST_TERMS
+    return first, min(end, first + MAX_LIST_TERMS)
