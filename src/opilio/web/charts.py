@@ -230,15 +230,17 @@ class HistogramBar(msgspec.Struct, frozen=True):
 
 
 def histogram(values: Sequence[float], bins: int = 12) -> list[HistogramBar]:
-    """Counts of values in bins of equal width.
+    """Counts of values in bins of equal width; equal values are one bin.
 
-    >>> [(b.label, b.count) for b in histogram([0.1, 0.2, 0.9], 2)]
-    [('0.1 to 0.5', 2), ('0.5 to 0.9', 1)]
+    >>> [(b.label, b.count) for b in histogram([0.1, 0.2, 0.9], 2)], histogram([0.5, 0.5])
+    ([('0.1 to 0.5', 2), ('0.5 to 0.9', 1)], [HistogramBar(label='0.5', count=2, share=1.0)])
     """
     if not values:
         return []
     low, high = min(values), max(values)
-    width = (high - low) / bins or 1.0
+    if low == high:
+        return [HistogramBar(f"{low:.2g}", len(values), 1.0)]
+    width = (high - low) / bins
     counts = [0] * bins
     for value in values:
         counts[min(bins - 1, int((value - low) / width))] += 1
