@@ -3,101 +3,111 @@
     python benchmarks/cluster/scale.py [--urls 100000 --urls 1000000] [--hosts 20000] [--dsn postgresql://…]
 
 Without --dsn it starts a server of its own with 1 GB of shared buffers, which needs 0.5 GB of disk per million URLs.
-Sizes are measured one after the other, each in a schema of its own. Links enter as in a crawl, by `add`, so that ten
-million URLs take about 20 minutes to load on an idle machine: `--urls 100000 --urls 10000000`.
+Each size has a schema of its own; all are loaded first and then measured in turns, so that all meet the same load of
+the machine. With --dsn the schemas stay, and are measured again by the same command. The rows are those of `add`, but
+they are made by the server itself, in random order and with all indexes: ten million URLs take some minutes.
 """
 
 import argparse
 import random
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from checks.postgres_server import running_server
-from opilio.core.records import HostLease, Lead, UrlResult, UrlState, url_key
+from opilio.core.records import HostLease, UrlResult, UrlState
 from opilio.frontier.policy import FrontierPolicy
 from opilio.frontier.postgres.frontier import PostgresFrontier
-from opilio.frontier.postgres.schema import create_postgres_frontier
+from opilio.frontier.postgres.schema import create_postgres_frontier, rebuild_postgres_counters
 from opilio.store.postgres.connection import PostgresConnection, postgres_transaction
 
-BATCH, LEASES, RESCORED, ROUNDS = 5_000, 400, 2_000, 10
+BATCH, LEASES, RESCORED, ROUNDS = 100_000, 40, 2_000, 10
 NOW = 1_000_000.0
 
 
-def leads(urls: int, hosts: int) -> Iterator[list[Lead]]:
-    """URLs of hosts whose sizes differ by a power law, in batches."""
-    rng = random.Random(1)
-    found = []
-    for number in range(urls):
-        host = f"host{int(hosts ** rng.random())}.example"
-        url = f"http://{host}/section-{number % 13}/some-page-about-things-{number}.html"
-        found.append(Lead(url=url, key=url_key(url), host=host, score=rng.random(), depth=3, parent=number))
-        if len(found) == BATCH:
-            yield found
-            found = []
-    if found:
-        yield found
+# URLs of hosts whose sizes differ by a power law.
+MAKE_HOSTS = "INSERT INTO frontier_host (name) SELECT 'host' || n || '.example' FROM generate_series(1, ?) AS n"
+MAKE_URLS = """INSERT INTO frontier_url
+    (host_id, key, state, seq, priority, score, depth, tunnel, parent, hops, retries, found, url, agent)
+    SELECT host, hashtextextended(url, 0), 0, n, score, score, 3, 0, n, 0, 0, 1, url, 0 FROM (
+        SELECT n, host, score, 'http://host' || host || '.example/section-' || n % 13
+            || '/some-page-about-things-' || n || '.html' AS url FROM (
+            SELECT n, CAST(floor(power(CAST(? AS double precision), random())) AS bigint) AS host, random() AS score
+            FROM generate_series(CAST(? AS bigint), CAST(? AS bigint)) AS n) AS numbers) AS urls"""
 
 
-def measure(connection: PostgresConnection, urls: int, hosts: int) -> dict[str, float]:
-    create_postgres_frontier(connection)
-    frontier = PostgresFrontier(connection, FrontierPolicy(delay_s=0.0))
-    began = time.perf_counter()
-    for batch in leads(urls, hosts):
-        with postgres_transaction(connection):
-            frontier.add(batch, NOW)
-    loaded_s = time.perf_counter() - began
-    connection.execute("VACUUM ANALYZE frontier_url")
-    connection.execute("VACUUM ANALYZE frontier_host")
-    size = connection.execute(
-        "SELECT pg_total_relation_size('frontier_url') + pg_total_relation_size('frontier_host')"
-    ).fetchone()[0]
-    leased_ms, ended_ms = lease_times(connection, frontier)
-    return {
-        "URLs": urls,
-        "added/s": round(urls / loaded_s),
-        "bytes/URL": round(size / urls),
-        "lease p50 ms": round(median(leased_ms), 2),
-        "lease p99 ms": round(sorted(leased_ms)[len(leased_ms) * 99 // 100], 2),
-        "complete p50 ms": round(median(ended_ms), 2),
-        "rescored/s": round(rescoring_speed(connection, frontier)),
-    }
+class Frontier:
+    """The frontier of one size, in a schema of its own, and what was measured in it."""
 
+    def __init__(self, dsn: str, urls: int, hosts: int) -> None:
+        self.connection = PostgresConnection(dsn)
+        self._urls = urls
+        schema = f"opilio_scale_{urls}"
+        present = self.connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = ?", (schema,)).fetchone()
+        self.connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+        self.connection.execute(f"SET search_path = {schema}")
+        self._frontier = PostgresFrontier(self.connection, FrontierPolicy(delay_s=0.0))
+        self._now = NOW
+        self._leased_ms: list[float] = []
+        self._ended_ms: list[float] = []
+        self._rescored_per_s: list[float] = []
+        if not present:
+            self._load(hosts)
 
-def lease_times(connection: PostgresConnection, frontier: PostgresFrontier) -> tuple[list[float], list[float]]:
-    """Milliseconds of leases of eight hosts, and of their ends."""
-    leased, ended = [], []
-    for number in range(LEASES):
-        began = time.perf_counter()
-        with postgres_transaction(connection):
-            leases = frontier.lease(NOW + number, 8, 1, 60.0)
-        between = time.perf_counter()
-        with postgres_transaction(connection):
-            frontier.complete_all([(lease, results(lease), NOW + number + 1.0) for lease in leases])
-        leased.append((between - began) * 1000)
-        ended.append((time.perf_counter() - between) * 1000)
-    return leased, ended
+    def _load(self, hosts: int) -> None:
+        create_postgres_frontier(self.connection)
+        self.connection.execute("SELECT setseed(0.5)")
+        self.connection.execute(MAKE_HOSTS, (hosts,))
+        for start in range(1, self._urls + 1, BATCH):
+            self.connection.execute(MAKE_URLS, (hosts, start, min(self._urls, start + BATCH - 1)))
+        with postgres_transaction(self.connection):
+            rebuild_postgres_counters(self.connection)
+        self.connection.execute("VACUUM ANALYZE frontier_url")
+        self.connection.execute("VACUUM ANALYZE frontier_host")
 
-
-def results(lease: HostLease) -> list[UrlResult]:
-    return [UrlResult(key=lead.key, host=lead.host, state=UrlState.DONE) for lead in lease.leads]
-
-
-def rescoring_speed(connection: PostgresConnection, frontier: PostgresFrontier) -> float:
-    """URLs of the top band that get a new score, per second; the median of several rounds."""
-    rng, speeds = random.Random(2), []
-    for _ in range(ROUNDS):
+    def measure(self) -> None:
+        """One round: leases of eight hosts and their ends, then new scores for the top band."""
+        connection, frontier = self.connection, self._frontier
+        for _ in range(LEASES):
+            self._now += 1.0
+            began = time.perf_counter()
+            with postgres_transaction(connection):
+                leases = frontier.lease(self._now, 8, 1, 60.0)
+            between = time.perf_counter()
+            with postgres_transaction(connection):
+                frontier.complete_all([(lease, results(lease), self._now + 1.0) for lease in leases])
+            self._leased_ms.append((between - began) * 1000)
+            self._ended_ms.append((time.perf_counter() - between) * 1000)
+        rng = random.Random(len(self._rescored_per_s))
         band = [(entry.lead.host, entry.lead.key, rng.random()) for entry in frontier.best(RESCORED)]
         began = time.perf_counter()
         with postgres_transaction(connection):
             changed = frontier.rescore(band)
-        speeds.append(changed / (time.perf_counter() - began))
-    return median(speeds)
+        self._rescored_per_s.append(changed / (time.perf_counter() - began))
+
+    def forget(self) -> None:
+        """Forget what was measured."""
+        for measured in (self._leased_ms, self._ended_ms, self._rescored_per_s):
+            measured.clear()
+
+    def report(self) -> dict[str, float]:
+        sql = "SELECT pg_total_relation_size('frontier_url') + pg_total_relation_size('frontier_host')"
+        return {
+            "URLs": self._urls,
+            "bytes/URL": round(self.connection.execute(sql).fetchone()[0] / self._urls),
+            "lease p50 ms": round(median(self._leased_ms), 2),
+            "lease p99 ms": round(sorted(self._leased_ms)[len(self._leased_ms) * 99 // 100], 2),
+            "complete p50 ms": round(median(self._ended_ms), 2),
+            "rescored/s": round(median(self._rescored_per_s)),
+        }
+
+
+def results(lease: HostLease) -> list[UrlResult]:
+    return [UrlResult(key=lead.key, host=lead.host, state=UrlState.DONE) for lead in lease.leads]
 
 
 def main() -> None:
@@ -113,13 +123,17 @@ def main() -> None:
             server.stop()
             server.start("-c shared_buffers=1GB", "-c max_wal_size=8GB")
             dsn = server.dsn()
-        for urls in options.urls or (100_000, 1_000_000):
-            with closing(PostgresConnection(dsn)) as connection:
-                connection.execute("DROP SCHEMA IF EXISTS opilio_scale CASCADE")
-                connection.execute("CREATE SCHEMA opilio_scale")
-                connection.execute("SET search_path = opilio_scale")
-                print(measure(connection, urls, options.hosts), flush=True)
-                connection.execute("DROP SCHEMA opilio_scale CASCADE")
+        sizes = options.urls or (100_000, 1_000_000)
+        frontiers = [Frontier(dsn, urls, options.hosts) for urls in sizes]
+        # One round before, which fills the caches.
+        for number in range(ROUNDS + 1):
+            for frontier in frontiers:
+                frontier.measure()
+                if not number:
+                    frontier.forget()
+        for frontier in frontiers:
+            print(frontier.report(), flush=True)
+            frontier.connection.close()
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from checks.page_server import pages_of
 from checks.postgres_server import PostgresServer
 from checks.small_webs import BIRDS, SmallWeb, grid, one_line, opilio, page, served, settings_for
 from opilio.cli.demo import MARKER_FILE, demo
-from opilio.core.errors import CollectionError, UsageError
+from opilio.core.errors import CollectionError, ConfigError, UsageError
 from opilio.core.protocols import Database, Learns
 from opilio.core.records import FetchResult
 from opilio.engine.cluster.session import WorkerCommands
@@ -23,20 +23,20 @@ from opilio.engine.politeness.traps import NOT_ARCHIVED_REASON, HostRules
 from opilio.engine.revisit.scheduler import ALL_REVISITED_REASON
 from opilio.engine.wiring.assembly import open_analysis
 from opilio.engine.wiring.launch import open_crawl
-from opilio.engine.wiring.session import table_definitions
 from opilio.engine.wiring.settings import collection_settings
 from opilio.engine.wiring.start import initial_states, stored_topic
+from opilio.manage.compact import compact
 from opilio.manage.export import export_to_file
 from opilio.manage.history import page_history
 from opilio.manage.label import LabelRequest, label_pages
+from opilio.manage.merge import copy, merge
 from opilio.manage.status import collection_status
 from opilio.manage.verify import verify
 from opilio.manage.why import why
 from opilio.search.searcher import Searcher
 from opilio.store.collection import open_readonly
 from opilio.store.page_selection import PageFilter
-from opilio.store.postgres.collection import create_in_database, folder_of, open_database
-from opilio.store.postgres.copy import copy_collection
+from opilio.store.postgres.collection import create_in_database, folder_of, open_database, place_of
 from opilio.store.postgres.outcomes import newer_models
 from opilio.store.postgres.roles import WorkerFigures, database_facts, remove_worker, report_worker
 from opilio.store.postgres.schema import POSTGRES_SCHEMA_VERSION, replace_schema
@@ -165,9 +165,9 @@ def test_pages_of_the_web_interface_show_a_database(crawled: str, tmp_path: Path
     assert sum(status == 200 for status in answers.values()) >= 12, answers
 
 
-def test_a_collection_is_copied_into_a_database_and_back(crawled: str, dsn: str, tmp_path: Path) -> None:
-    with open_readonly(folder_of(crawled)) as collection:
-        settings = collection_settings(collection)
+def test_a_collection_is_copied_to_a_folder_a_database_and_another(
+    crawled: str, dsn: str, server: PostgresServer, tmp_path: Path
+) -> None:
     folder = tmp_path / "folder"
     with opilio_api.open(folder_of(crawled)) as original:
         url = next(iter(original.pages())).url
@@ -175,29 +175,16 @@ def test_a_collection_is_copied_into_a_database_and_back(crawled: str, dsn: str,
         original.lists.add("cite", url)
         original.searches.save("wrens", "wren")
         noted = original.note(url, "to quote")
-    assert copy_collection(folder_of(crawled), folder, table_definitions(folder, settings)) == 20
-    assert copy_collection(folder, folder_of(dsn), table_definitions(folder_of(dsn), settings)) == 20
-    for place in (folder, folder_of(dsn)):
+    second = folder_of(server.new_schema())
+    assert [copy(folder_of(crawled), folder), copy(folder, folder_of(dsn)), copy(folder_of(dsn), second)] == [20] * 3
+    for place in (folder, folder_of(dsn), second):
         assert verify(place) == []
         assert collection_status(place).pages == 20
-        with opilio_api.open(place) as copy:
-            assert (copy.note(url), dict(copy.lists), list(copy.searches)) == (noted, {"cite": (url,)}, ["wrens"])
-            assert [page.url for page in copy.pages(in_list="cite", tag="wren")] == [url]
+        with opilio_api.open(place) as copied:
+            assert (copied.note(url), dict(copied.lists), list(copied.searches)) == (noted, {"cite": (url,)}, ["wrens"])
+            assert [page.url for page in copied.pages(in_list="cite", tag="wren")] == [url]
     with pytest.raises(CollectionError, match="there is a collection already"):
-        copy_collection(folder, folder_of(dsn), ())
-
-
-@pytest.mark.parametrize(
-    ("place", "code", "problem"),
-    [
-        ("postgresql://127.0.0.1:1/none", 1, "can't connect"),
-        ("postgresql://[::1/none", 2, "not a valid address of a PostgreSQL database"),
-    ],
-)
-def test_a_wrong_address_is_one_line(place: str, code: int, problem: str) -> None:
-    done = opilio("status", place)
-    assert done.returncode == code
-    assert problem in one_line(done)
+        copy(folder, second)
 
 
 def test_a_newer_schema_and_missing_rights_are_refused(dsn: str, connection: Database) -> None:
@@ -234,37 +221,25 @@ def test_due_pages_are_revisited_and_older_versions_kept(dsn: str, connection: D
     assert verify(folder_of(dsn)) == []
 
 
-def test_what_needs_a_folder_is_refused_with_advice(crawled: str, dsn: str, tmp_path: Path) -> None:
-    agents = ("--seed", "https://example.org/", "--set", "agents.count=2", "--into", dsn)
-    for arguments, advice in (
-        (("maintain", "compact", crawled), "VACUUM"),
-        (
-            ("maintain", "merge", crawled, crawled, "--into", str(tmp_path / "new")),
-            "opilio maintain copy postgresql://",
-        ),
-        (("crawl", "wrens", *agents), "leave out [agents], or use a folder"),
-    ):
-        done = opilio(*arguments)
-        assert (done.returncode, advice in one_line(done)) == (2, True), done.stderr
-    assert database_facts(dsn)["collection"] == "none"
-
-
-def test_bad_input_is_one_line_and_changes_nothing(crawled: str, connection: Database) -> None:
-    folder = folder_of(crawled)
-    before = collection_status(folder)
-    other = ("crawl", "trains", "--strategy", "opilio", "--seed", "http://h0.example/", "--into", crawled)
-    refused = opilio(*other)
-    assert refused.returncode == 2
-    assert "was begun with 'wrens and other small birds'" in one_line(refused)
-    assert str(folder) not in refused.stderr
-    connection.execute("CREATE USER guest")
-    for words in (("status",), ("worker",)):
-        done = opilio(*words, crawled.replace("user=postgres", "user=guest"))
-        assert done.returncode == 1
-        assert "is no collection" in one_line(done)
-    done = opilio("crawl", *other[1:-1], crawled.replace("search_path%3Dtest_", "search_path%3Dnone_"))
-    assert "the schema of this address does not exist, or this user may not use it" in one_line(done)
-    assert collection_status(folder) == before
+def test_databases_are_merged_and_compacted(crawled: str, server: PostgresServer, tmp_path: Path) -> None:
+    other, merged = server.new_schema(), server.new_schema()
+    pages = {**grid(2, 3), "http://h0.example/0.html": page(f"{BIRDS} new", title="New")}
+    with served(SmallWeb(pages)) as web:
+        crawl_into(other, settings_for(web, ["http://h0.example/0.html"], strategy="opilio"))
+    sources = [folder_of(crawled), folder_of(other)]
+    result = merge(sources, folder_of(merged), 1.0)
+    assert (result.pages, result.versions) == (20, 1)
+    assert f"merged from {place_of(sources[0])}, " in collection_status(folder_of(merged)).stop_reason
+    assert collection_status(folder_of(merged)).pages == 20
+    assert verify(folder_of(merged)) == []
+    done = compact(folder_of(merged), 2.0, versions=0)
+    assert (done.records, done.versions_dropped) == (20, 1)
+    assert done.bytes_after < done.bytes_before
+    assert verify(folder_of(merged)) == []
+    with pytest.raises(ConfigError, match="already exists"):
+        merge(sources, folder_of(merged), 3.0)
+    # Nothing is left beside the caches.
+    assert not list(folder_of(merged).parent.glob("opilio-*"))
 
 
 def test_a_worker_leaves_a_stopped_crawl_alone_when_asked_to(crawled: str) -> None:

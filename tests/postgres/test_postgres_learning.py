@@ -36,7 +36,7 @@ def test_trainer_that_was_too_slow_can_not_write_after_another_took_over(
     with pytest.raises(RoleLostError):
         slow.check(connection)
     slow.release()
-    assert other.holder() == "other"
+    assert other.holder(connection) == "other"
 
 
 def test_results_are_taken_in_order_and_once(connection: PostgresConnection) -> None:

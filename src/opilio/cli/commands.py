@@ -65,7 +65,7 @@ MAINTAIN = GroupEntry(
         "verify": CommandEntry("maintain:verify", "Check a collection and repair what can be derived again."),
         "compact": CommandEntry("maintain:compact", "Remove unused records from the WARC files and the database."),
         "merge": CommandEntry("maintain:merge", "Merge collections into a new one, without duplicate pages."),
-        "copy": CommandEntry("maintain:copy", "Copy a collection from a folder into a PostgreSQL database, or back."),
+        "copy": CommandEntry("maintain:copy", "Copy a collection into a PostgreSQL database, or back."),
         "upgrade": CommandEntry("maintain:upgrade", "Bring a collection of an earlier Opilio to the current schema."),
         "reindex": CommandEntry("maintain:reindex", "Delete the search index of a collection and build it again."),
         "agents": CommandEntry("maintain:agents", "List the agents of a crawl, or retire one."),

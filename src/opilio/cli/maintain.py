@@ -36,6 +36,7 @@ def verify(
     from opilio.manage.repair import RepairReport, check_and_repair
     from opilio.manage.verify import MAX_PROBLEMS
     from opilio.manage.verify import verify as find_problems
+    from opilio.store.postgres.collection import place_of
 
     if look_only and repair:
         raise UsageError("--look-only and --repair can't be combined; leave one out")
@@ -51,7 +52,7 @@ def verify(
         lines += [f"accepted as it is: {text}" for text in report.accepted[:MAX_PROBLEMS]]
         lines += problems[:MAX_PROBLEMS]
         lines += [f"{pluralize(queued, 'page')} will be fetched again by the next crawl"] if queued else []
-        print_text("\n".join(lines) or f"{folder}: no problems found")
+        print_text("\n".join(lines) or f"{place_of(folder)}: no problems found")
     return 1 if problems else 0
 
 
@@ -67,13 +68,14 @@ def compact(
 
     from opilio.core.files import pluralize
     from opilio.manage.compact import compact as compact_collection
+    from opilio.store.postgres.collection import place_of
 
     done = compact_collection(folder, time.time(), versions)
     if json:
         print_json(msgspec.to_builtins(done))
         return 0
     saved = done.bytes_before - done.bytes_after
-    print_text(f"{folder}: {done.records} records, {done.bytes_after:,} bytes, {saved:,} fewer than before")
+    print_text(f"{place_of(folder)}: {done.records} records, {done.bytes_after:,} bytes, {saved:,} fewer than before")
     if done.files_left:
         files = pluralize(done.files_left, "old file")
         print_text(f"{files} still in use by another process: compact again to delete")
@@ -105,13 +107,14 @@ def merge(
 
     from opilio.core.files import pluralize
     from opilio.manage.merge import merge as merge_collections
+    from opilio.store.postgres.collection import place_of
 
     merged = merge_collections(folders, into, time.time())
     if json:
         print_json(msgspec.to_builtins(merged))
     else:
         pages, versions = pluralize(merged.pages, "page"), pluralize(merged.versions, "past version")
-        print_text(f"{into}: {pages}, {versions}, {merged.urls} URLs known")
+        print_text(f"{place_of(into)}: {pages}, {versions}, {merged.urls} URLs known")
     return 0
 
 
@@ -124,17 +127,14 @@ def copy(
         ),
     ],
 ) -> int:
-    """Copy a collection from a folder into a PostgreSQL database, or back."""
-    from opilio.core.files import pluralize
-    from opilio.engine.wiring.session import table_definitions
-    from opilio.engine.wiring.settings import collection_settings
-    from opilio.store.collection import open_readonly
-    from opilio.store.postgres.copy import copy_collection
+    """Copy a collection into a PostgreSQL database, or back.
 
-    with open_readonly(source) as collection:
-        settings = collection_settings(collection)
-    pages = copy_collection(source, target, table_definitions(target, settings))
-    print_text(f"{pluralize(pages, 'page')} copied")
+    From a folder into a database, back, or from a database into another.
+    """
+    from opilio.core.files import pluralize
+    from opilio.manage.merge import copy as copy_collection
+
+    print_text(f"{pluralize(copy_collection(source, target), 'page')} copied")
     return 0
 
 
@@ -144,8 +144,11 @@ def upgrade(folder: CollectionArgument) -> int:
     A folder is upgraded by the next crawl too; a database only by this command, while no worker runs.
     """
     from opilio.store.collection import upgrade_collection
+    from opilio.store.postgres.collection import place_of
 
-    print_text(f"{folder}: " + ("upgraded" if upgrade_collection(folder) else "has the current schema already"))
+    print_text(
+        f"{place_of(folder)}: " + ("upgraded" if upgrade_collection(folder) else "has the current schema already")
+    )
     return 0
 
 

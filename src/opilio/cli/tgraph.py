@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from opilio.cli.options import EngineOption, JsonOption, SetOption, print_json, print_message, print_text
+from opilio.cli.options import (
+    EngineOption,
+    JsonOption,
+    SetOption,
+    parse_place,
+    print_json,
+    print_message,
+    print_text,
+)
 
 if TYPE_CHECKING:
     from opilio.core.settings import Settings
@@ -94,7 +102,10 @@ def _build_from_links(
 
 
 def show_graph(
-    place: Annotated[Path, typer.Argument(metavar="FILE|DIR", help="A T-Graph, or a collection.", show_default=False)],
+    place: Annotated[
+        Path,
+        typer.Argument(metavar="FILE|DIR", help="A T-Graph, or a collection.", show_default=False, parser=parse_place),
+    ],
     svg: SvgOption = None,
     json: JsonOption = False,
 ) -> int:

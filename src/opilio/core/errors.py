@@ -8,6 +8,7 @@ OpilioError
 │   ├── QueryError      a search query that can't be parsed
 │   └── OfflineWebError an offline web that can't be used
 ├── CollectionError     a collection that can't be opened or written: exit code 1
+│   └── ServerError     a server of the collection that can't be reached or used: exit code 2
 ├── SeedError           no seed engine returned a URL: exit code 1
 └── ParseError          a response that is not a page (recorded and skipped)
 
@@ -46,6 +47,12 @@ class QueryError(UsageError):
 
 class CollectionError(OpilioError):
     """A collection can't be opened, read or written."""
+
+
+class ServerError(CollectionError):
+    """A server that a collection needs (database, object storage, index) can't be reached, or refuses this user."""
+
+    exit_code = 2
 
 
 class SeedError(OpilioError):

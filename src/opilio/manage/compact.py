@@ -1,7 +1,8 @@
-"""Compacts a collection: WARC files without unused records, a database without free pages. Safe against a kill.
+"""Compacts a collection: WARC files without unused records, a database without free space. Safe against a kill.
 
 New files are numbered after the last one: a crawl that resumes after a kill deletes them. One commit makes them
 the files of the collection; only then the old files are deleted. At most one record is in memory.
+In PostgreSQL, records are stored in chunks; a chunk is deleted with its last record.
 """
 
 import shutil
@@ -12,9 +13,9 @@ from pathlib import Path
 import msgspec
 
 from opilio import __version__
-from opilio.core.errors import CollectionError, UsageError
+from opilio.core.errors import CollectionError
 from opilio.engine.recover import recover
-from opilio.store.collection import Collection, is_linked
+from opilio.store.collection import Collection
 from opilio.store.connection import DATABASE, database_error
 from opilio.store.locks import try_exclusive_lock
 from opilio.store.maintain.integrity import (
@@ -28,8 +29,9 @@ from opilio.store.maintain.integrity import (
     vacuum,
 )
 from opilio.store.maintain.record_check import StoredRecord, add_dropped_versions, recount, stored_records
-from opilio.store.postgres.collection import linked_database
-from opilio.store.postgres.connection import public_address
+from opilio.store.postgres.chunks import delete_unused_chunks, delete_unused_objects
+from opilio.store.postgres.collection import PostgresCollection
+from opilio.store.postgres.schema import tables_bytes, vacuum_tables
 from opilio.store.warc import WarcWriter, read_member, warc_name
 
 FIRST_WARC_KEY = "warc_first"  # in `meta`: the first WARC file in use
@@ -48,11 +50,10 @@ class CompactResult(msgspec.Struct, kw_only=True):
 
 def compact(folder: Path, now: float, versions: int | None = None, rotate_bytes: int = ROTATE_BYTES) -> CompactResult:
     """Rewrite a collection; `versions`: how many past versions of a page to keep at most (None: all)."""
-    if is_linked(folder):
-        advice = "the server reuses space by itself, and 'VACUUM FULL' in psql returns it to the disk"
-        raise UsageError(f"compact: {public_address(linked_database(folder))} is in PostgreSQL; {advice}")
     collection = Collection.open_for_writing(folder, "maintain compact")
     try:
+        if isinstance(collection, PostgresCollection):
+            return _compact_database(collection, versions)
         recover(collection, now)
         return _compact(collection, versions, rotate_bytes)
     except sqlite3.Error as error:
@@ -61,16 +62,34 @@ def compact(folder: Path, now: float, versions: int | None = None, rotate_bytes:
         collection.close()
 
 
+def _compact_database(collection: PostgresCollection, versions: int | None) -> CompactResult:
+    db = collection.connection
+    result = CompactResult(bytes_before=tables_bytes(db))
+    with collection.unit_of_work():
+        _drop_versions(collection, versions, result)
+        delete_unused_chunks(db)
+        recount(collection)
+    delete_unused_objects(db)
+    vacuum_tables(db)
+    result.records = sum(1 for _ in stored_records(collection))
+    result.bytes_after = tables_bytes(db)
+    return result
+
+
+def _drop_versions(collection: Collection, keep: int | None, result: CompactResult) -> None:
+    if keep is not None:
+        result.versions_dropped = delete_old_versions(collection.connection, keep)
+        add_dropped_versions(collection, result.versions_dropped)
+        delete_orphans(collection.connection)
+
+
 def _compact(collection: Collection, versions: int | None, rotate_bytes: int) -> CompactResult:
     folder, db = collection.folder, collection.connection
     result = CompactResult(bytes_before=_size(folder))
     delete_unused_warcs(collection)
     _check_disk_space(collection)
     with collection.unit_of_work():
-        if versions is not None:
-            result.versions_dropped = delete_old_versions(db, versions)
-            add_dropped_versions(collection, result.versions_dropped)
-            delete_orphans(db)
+        _drop_versions(collection, versions, result)
         recount(collection)
     last = int(collection.meta("warc_number", "1"))
     writer = WarcWriter(folder, f"Opilio/{__version__}", rotate_bytes)

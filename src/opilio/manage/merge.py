@@ -1,5 +1,7 @@
 """Joins collections into a new one: no page twice, versions in order, reasons kept (S2-F1's index synchroniser).
 
+Collections in PostgreSQL are joined as copies in folders, and the result is copied back.
+
 The new collection is made beside its place and gets its name last: a kill leaves nothing that looks like one. SQLite
 does the sorting, on disk; of the WARC files one record at a time is in memory. What the first one learnt is kept.
 """
@@ -8,9 +10,10 @@ import hashlib
 import shutil
 import sqlite3
 import tomllib
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 
@@ -22,10 +25,20 @@ from opilio.dedup.stored import add_signatures
 from opilio.dedup.stored import create_dedup_tables as create_seen
 from opilio.engine.commands import HOST_RULE_COMMANDS, LASTING_COMMANDS
 from opilio.engine.labels import reapply_labels
+from opilio.engine.wiring.session import table_definitions
+from opilio.engine.wiring.settings import collection_settings
 from opilio.frontier.policy import Order, QueueTime
 from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
 from opilio.manage.repair import repair_derived
-from opilio.store.collection import CONFIG, Collection, collection_exists, is_linked, load_settings, upgrade_collection
+from opilio.store.collection import (
+    CONFIG,
+    Collection,
+    collection_exists,
+    is_linked,
+    load_settings,
+    open_readonly,
+    upgrade_collection,
+)
 from opilio.store.connection import DATABASE, database_error
 from opilio.store.locks import has_writer, hold_files
 from opilio.store.maintain.merge_sql import (
@@ -36,8 +49,8 @@ from opilio.store.maintain.merge_sql import (
     merge_commands,
 )
 from opilio.store.maintain.merge_tables import KeptRecord, TableMerger
-from opilio.store.postgres.collection import linked_database
-from opilio.store.postgres.connection import public_address
+from opilio.store.postgres.collection import place_of
+from opilio.store.postgres.copy import copy_collection
 from opilio.store.warc import RecordPosition, WarcWriter, read_member, read_record, warc_name
 from opilio.store.writer import CollectionWriter
 from opilio.text.languages import language_name
@@ -58,6 +71,41 @@ class MergeResult(msgspec.Struct, kw_only=True):
 def merge(sources: Sequence[Path], into: Path, now: float) -> MergeResult:
     """Join collections; the first gives settings and models."""
     _check(sources, into)
+    names = ", ".join(map(place_of, sources))
+    if not any(map(is_linked, (*sources, into))):
+        return _merge_folders(sources, into, now, names)
+    with _temporary_folder(into) as place:
+        folders = [place / str(n) if is_linked(source) else source for n, source in enumerate(sources)]
+        for source, folder in zip(sources, folders, strict=True):
+            if source != folder:
+                copy(source, folder)
+        made = place / "merged" if is_linked(into) else into
+        merged = _merge_folders(folders, made, now, names)
+        if made != into:
+            copy(made, into)
+    return merged
+
+
+def copy(source: Path, target: Path) -> int:
+    """Copy a collection from a folder into a database, or back, or between two databases; returns the pages."""
+    if is_linked(source) and is_linked(target):
+        with _temporary_folder(target) as place:
+            copy(source, place / "copy")
+            return copy(place / "copy", target)
+    with open_readonly(source) as collection:
+        settings = collection_settings(collection)
+    return copy_collection(source, target, table_definitions(target, settings))
+
+
+@contextmanager
+def _temporary_folder(target: Path) -> Iterator[Path]:
+    """On the disk of the target; the caches of databases are all on one disk."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="opilio-", dir=target.parent) as place:
+        yield Path(place)
+
+
+def _merge_folders(sources: Sequence[Path], into: Path, now: float, names: str) -> MergeResult:
     part = into.with_name(into.name + PARTIAL_SUFFIX)
     if has_writer(part):
         raise CollectionError(f"--into {into}: another merge is making it; wait for it or stop it")
@@ -68,7 +116,7 @@ def merge(sources: Sequence[Path], into: Path, now: float) -> MergeResult:
         with ExitStack() as held:
             for folder in sources:
                 held.enter_context(hold_files(folder))
-            merged = _merge(collection, sources, now)
+            merged = _merge(collection, sources, now, names)
         collection.connection.close()
         # Before the lock is released: no other process may mistake it for the rest of a killed merge.
         _rename_into_place(part, into)
@@ -94,18 +142,15 @@ def _rename_into_place(part: Path, into: Path) -> None:
 def _check(sources: Sequence[Path], into: Path) -> None:
     if len(sources) < 2:
         raise ConfigError("merge: needs at least two collections")
-    for folder in (*sources, into):
-        if is_linked(folder):
-            address = public_address(linked_database(folder))
-            advice = f"copy it to a folder first: 'opilio maintain copy {address} DIR'"
-            raise ConfigError(f"merge: {address} is in PostgreSQL; {advice}")
     for place, folder in enumerate(sources):
-        upgrade_collection(folder)
+        if not is_linked(folder):
+            upgrade_collection(folder)
         twin = next((other for other in sources[:place] if other.resolve() == folder.resolve()), None)
         if twin is not None:
-            raise ConfigError(f"merge: {folder} and {twin} are the same collection")
-    if collection_exists(into) or (into.exists() and (not into.is_dir() or any(into.iterdir()))):
-        raise ConfigError(f"--into {into}: already exists; choose another name")
+            raise ConfigError(f"merge: {place_of(folder)} and {place_of(twin)} are the same collection")
+    taken = not is_linked(into) and into.exists() and (not into.is_dir() or any(into.iterdir()))
+    if taken or collection_exists(into):
+        raise ConfigError(f"--into {place_of(into)}: already exists; choose another name")
 
 
 def _config(folder: Path) -> str:
@@ -115,7 +160,7 @@ def _config(folder: Path) -> str:
         raise CollectionError(f"{folder / CONFIG}: can't be read: {error}") from error
 
 
-def _merge(collection: Collection, sources: Sequence[Path], now: float) -> MergeResult:
+def _merge(collection: Collection, sources: Sequence[Path], now: float, names: str) -> MergeResult:
     assert isinstance(collection.connection, sqlite3.Connection)
     tables = TableMerger(collection.connection, [folder / DATABASE for folder in sources])
     commands = merge_commands(HOST_RULE_COMMANDS, LASTING_COMMANDS)
@@ -130,7 +175,6 @@ def _merge(collection: Collection, sources: Sequence[Path], now: float) -> Merge
         _copy_records(collection, tables, sources)
         for portion in tables.simhashes():
             add_signatures(collection.connection, portion)
-        names = ", ".join(str(folder) for folder in sources)
         collection.set_meta(state="stopped", stop_reason=f"merged from {names}", stopped_at=now)
         result = MergeResult(**tables.counts())
     tables.detach()

@@ -111,7 +111,11 @@ def _run_indexer(folders: Sequence[Path], every_s: float, until_quiet: bool, sto
         return not stop.is_set() and os.getppid() == parent
 
     def crawling() -> bool:
-        return wanted() and any(map(has_writer, folders))
+        try:
+            return wanted() and any(map(has_writer, folders))
+        except OpilioError:
+            # A database that can't be reached now may be reachable next time.
+            return True
 
     _lower_priority()
     budget = CpuBudget(crawling, stop.wait)

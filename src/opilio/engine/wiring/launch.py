@@ -14,6 +14,7 @@ from opilio.engine.wiring.settings import check_settings
 from opilio.engine.wiring.topic_files import detect_example_language
 from opilio.store.card import delete_new_collection
 from opilio.store.collection import collection_exists, is_linked
+from opilio.store.postgres.collection import place_of
 from opilio.topic.setup import resolve_settings
 
 Notify = Callable[[str], None]  # receives one line for the user
@@ -105,5 +106,6 @@ def _require_topic(folder: Path, settings: Settings) -> None:
     """Without a topic, the folder of a crawl to resume is probably misspelled."""
     topic = settings.topic
     if not (topic.name or topic.description or topic.keywords or topic.examples or topic.dewey):
-        example = f'opilio crawl "sign languages" --into {folder} --seed URL'
-        raise ConfigError(f"--into {folder}: not a collection; give a topic to start one, for example: {example}")
+        place = place_of(folder)
+        example = f'opilio crawl "sign languages" --into {place} --seed URL'
+        raise ConfigError(f"--into {place}: not a collection; give a topic to start one, for example: {example}")

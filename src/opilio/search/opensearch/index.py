@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from opilio.core.errors import CollectionError, UsageError
+from opilio.core.errors import CollectionError, ServerError, UsageError
 from opilio.parse.html import HtmlParser
 from opilio.search.candidates import RankingWeights, SearchCandidate, SearchRequest, build_hit
 from opilio.search.documents import DocumentReader, UnparsedDocument, complete_document
@@ -97,13 +97,13 @@ class OpenSearchClient:
                 text = response.read()
         except (OSError, http.client.HTTPException) as error:
             problem = f"can't be reached: {error}; check the address and the server"
-            raise CollectionError(f"{self.address}: {problem}") from error
+            raise ServerError(f"{self.address}: {problem}") from error
         if response.status == 404 and missing is not None:
             return missing
         try:
             answer = json.loads(text or b"{}")
         except ValueError as error:
-            raise CollectionError(f"{self.address}: does not answer as an OpenSearch server does") from error
+            raise ServerError(f"{self.address}: does not answer as an OpenSearch server does") from error
         if response.status >= 400:
             raise CollectionError(f"{self.address}: {method} {path}: {response.status} {_reason(answer)}")
         return cast(Json, answer)

@@ -122,7 +122,7 @@ def open_database(folder: Path, writer: str = "") -> PostgresCollection:
         if writer:
             role = Role(linked_database(folder), TRAINER, writer)
             if not role.acquire():
-                holder = role.holder() or "another process"
+                holder = role.holder(connection) or "another process"
                 raise CollectionError(f"{connection.address}: {holder} is writing to this collection; wait or stop it")
         return PostgresCollection(folder, connection, role)
     except BaseException:
@@ -157,7 +157,10 @@ def stop_reason_of(folder: Path) -> str:
 
 def database_writer(folder: Path) -> str:
     """Who writes to the collection at this moment: the name of a command; empty for none."""
-    return Role(linked_database(folder), TRAINER, "").holder()
+    dsn = linked_database(folder)
+    with closing(PostgresConnection(dsn)) as connection:
+        check_version(connection)
+        return Role(dsn, TRAINER, "").holder(connection)
 
 
 def worker_name() -> str:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
-from opilio.core.errors import CollectionError, MissingExtraError, UsageError
+from opilio.core.errors import CollectionError, MissingExtraError, ServerError, UsageError
 from opilio.core.protocols import Rows, Values
 
 SCHEME = "postgresql://"
@@ -44,7 +44,7 @@ _WORDS = re.compile("|".join(f"({word})" for word in _SPELLING))
 _SPELLINGS = tuple(_SPELLING.values())
 
 
-class ConnectionLostError(CollectionError):
+class ConnectionLostError(ServerError):
     """The server is gone, or ended the connection: what was not committed has not happened."""
 
 
@@ -122,7 +122,7 @@ class PostgresConnection:
         except psycopg.OperationalError as error:
             raise ConnectionLostError(f"{self.address}: can't connect: {_first_line(error)}") from error
         except psycopg.Error as error:
-            raise CollectionError(f"{self.address}: can't connect: {_first_line(error)}") from error
+            raise ServerError(f"{self.address}: can't connect: {_first_line(error)}") from error
 
     @property
     def in_transaction(self) -> bool:
@@ -160,12 +160,16 @@ class PostgresConnection:
             raise ConnectionLostError(f"{self.address}: connection lost: {_first_line(error)}") from error
         except errors.InsufficientPrivilege as error:
             problem = f"{_first_line(error)}; grant the rights to this user, or connect as the owner"
-            raise CollectionError(f"{self.address}: {problem}") from error
+            raise ServerError(f"{self.address}: {problem}") from error
         except errors.InvalidSchemaName as error:
-            problem = "the schema of this address does not exist, or this user may not use it; create it"
-            raise CollectionError(f"{self.address}: {problem}, or grant the rights to this user") from error
+            raise missing_schema(self.address) from error
         except psycopg.Error as error:
             raise CollectionError(f"{self.address}: {_first_line(error)}") from error
+
+
+def missing_schema(address: str) -> ServerError:
+    problem = "the schema of this address does not exist, or this user may not use it; create it"
+    return ServerError(f"{address}: {problem}, or grant the rights to this user")
 
 
 @contextmanager
@@ -198,7 +202,9 @@ def public_address(dsn: str) -> str:
     try:
         parts: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(dsn)
     except psycopg.Error as error:
-        problem = f"not a valid address of a PostgreSQL database: {_first_line(error)}"
+        # The driver quotes the address, which may contain a password.
+        reason = _first_line(error).replace(f'in URI: "{dsn}"', "").strip()
+        problem = f"not a valid address of a PostgreSQL database: {reason}"
         raise UsageError(f"{problem}; for example {SCHEME}user@host:5432/name") from error
     port = f":{parts['port']}" if parts.get("port") else ""
     return f"{SCHEME}{parts.get('host') or ''}{port}/{parts.get('dbname') or ''}"

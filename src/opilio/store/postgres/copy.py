@@ -8,16 +8,18 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
+from opilio import __version__
 from opilio.core.errors import CollectionError
-from opilio.core.files import write_atomically
 from opilio.core.protocols import Database
 from opilio.store.collection import Collection, CreateTables, collection_exists, is_linked, open_readonly
 from opilio.store.locks import has_writer
+from opilio.store.maintain.record_check import StoredRecord, stored_records
+from opilio.store.postgres.chunks import OBJECT_BYTES, ChunkWriter
+from opilio.store.postgres.collection import PostgresCollection, place_of
 from opilio.store.schema import ADDED_TABLES, TABLES
-from opilio.store.warc import local_warc, warc_name
+from opilio.store.warc import RecordPosition, RecordWriter, WarcWriter, read_member
 
 BATCH_ROWS = 1_000
-MAX_CHUNK_BYTES = 512 << 20
 _STORE_TABLES = re.findall(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)", TABLES + ADDED_TABLES)
 _OTHER_TABLES = ("texts", "text_signatures", "text_bands", "frontier_host", "frontier_url")
 # Columns of a lease, which is not copied.
@@ -32,16 +34,16 @@ def copy_collection(source: Path, target: Path, parts: Sequence[CreateTables]) -
     if is_linked(source) == is_linked(target):
         raise CollectionError(f"copy: give a folder and the address of a database, in either order, not {target}")
     if collection_exists(target):
-        raise CollectionError(f"{target}: there is a collection already; choose another place")
+        raise CollectionError(f"{place_of(target)}: there is a collection already; choose another place")
     if has_writer(source):
-        raise CollectionError(f"{source}: a crawl is writing to it; stop it first")
+        raise CollectionError(f"{place_of(source)}: a crawl is writing to it; stop it first")
     with open_readonly(source) as old, closing(Collection.create(target, old.config, parts)) as new:
         with new.unit_of_work():
             remote = new.connection if is_linked(target) else old.connection
             for table in (*_STORE_TABLES, *_OTHER_TABLES):
                 _copy_table(old.connection, new.connection, table, _columns(remote, table))
             _copy_counts(old.connection, new.connection)
-            (_load_chunks if is_linked(target) else _write_files)(old, new)
+            _copy_records(old, new)
             if is_linked(target):
                 _advance_sequences(new.connection)
                 # The settings are a row here; the copied rows have none.
@@ -76,25 +78,44 @@ def _copy_counts(old: Database, new: Database) -> None:
     )
 
 
-def _load_chunks(old: Collection, new: Collection) -> None:
-    """WARC files into the database."""
-    for path in sorted(old.folder.glob("pages-*.warc.gz")):
-        if path.stat().st_size > MAX_CHUNK_BYTES:
-            raise CollectionError(
-                f"{path}: larger than {MAX_CHUNK_BYTES >> 20} MB; copy a compacted collection instead"
-            )
-        number = int(path.name.split("-")[1].split(".")[0])
-        new.connection.execute("INSERT INTO warc_chunk (number, data) VALUES (?, ?)", (number, path.read_bytes()))
+def _copy_records(old: Collection, new: Collection) -> None:
+    """Write every record of a version anew: chunks of some megabytes in a database, large files in a folder."""
+    writer = _open_writer(new)
+    writer.resume(1, 0)
+    try:
+        moved, waiting = [], 0
+        for row in stored_records(old):
+            record = read_member(old.folder, row.warc, row.offset, row.length)
+            if len(record) != row.length:
+                place = place_of(old.folder)
+                raise CollectionError(f"{place}: the record of {row.url} is lost; run 'opilio maintain verify' first")
+            moved.append((row, writer.append(record, 0.0)))
+            waiting += row.length
+            if waiting >= OBJECT_BYTES:
+                _store_positions(new, writer, moved)
+                moved, waiting = [], 0
+        _store_positions(new, writer, moved)
+        writer.sync()
+        number, offset = writer.position
+        new.set_meta(warc_number=number, warc_offset=offset, warc_synced=f"{number} {offset}")
+    finally:
+        writer.close()
 
 
-def _write_files(old: Collection, new: Collection) -> None:
-    """Chunks of the database into files; the next crawl appends to the last one."""
-    last, size = 1, 0
-    for (number,) in old.connection.execute("SELECT number FROM warc_chunk ORDER BY number").fetchall():
-        data = local_warc(old.folder, number).read_bytes()
-        write_atomically(new.folder / warc_name(number), data)
-        last, size = number, len(data)
-    new.set_meta(warc_number=last, warc_offset=size, warc_synced=f"{last} {size}")
+def _open_writer(new: Collection) -> RecordWriter:
+    software = f"Opilio/{__version__}"
+    if isinstance(new, PostgresCollection):
+        return ChunkWriter(new.connection, software)
+    return WarcWriter(new.folder, software)
+
+
+def _store_positions(
+    new: Collection, writer: RecordWriter, moved: Sequence[tuple[StoredRecord, RecordPosition]]
+) -> None:
+    writer.flush()
+    for table, current in (("page", 1), ("version", 0)):
+        places = [(at.warc, at.offset, row.key, row.seq) for row, at in moved if row.current == current]
+        new.connection.executemany(f"UPDATE {table} SET warc = ?, offset = ? WHERE key = ? AND seq = ?", places)
 
 
 def _advance_sequences(db: Database) -> None:

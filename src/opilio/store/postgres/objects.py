@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
 
-from opilio.core.errors import CollectionError, ConfigError
+from opilio.core.errors import CollectionError, ConfigError, ServerError
 
 SCHEMES = ("s3", "gs", "az", "file")
 MARKER_FILE = "opilio-collection.txt"
@@ -25,7 +25,7 @@ _CLIENT = {"timeout": timedelta(seconds=60), "connect_timeout": timedelta(second
 _RETRY = {"max_retries": 2, "retry_timeout": timedelta(seconds=10)}
 
 
-class ObjectsUnavailableError(CollectionError):
+class ObjectsUnavailableError(ServerError):
     """The storage can't be reached, or refuses: nothing was lost, and it may be tried again later."""
 
 

@@ -65,11 +65,9 @@ class Role:
             sql = "UPDATE role SET expires_at = 0 WHERE name = ? AND token = ?"
             connection.execute(sql, (self._name, self._token))
 
-    def holder(self) -> str:
+    def holder(self, db: Database) -> str:
         """Who holds the role; empty where it is free."""
-        with closing(PostgresConnection(self._dsn)) as connection:
-            sql = f"SELECT holder FROM role WHERE name = ? AND expires_at > {NOW}"
-            row = connection.execute(sql, (self._name,)).fetchone()
+        row = db.execute(f"SELECT holder FROM role WHERE name = ? AND expires_at > {NOW}", (self._name,)).fetchone()
         return str(row[0]) if row else ""
 
 

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from opilio.core.errors import CollectionError, UsageError
 from opilio.core.protocols import Database
-from opilio.store.postgres.connection import PostgresConnection, postgres_transaction
+from opilio.store.postgres.connection import PostgresConnection, missing_schema, postgres_transaction
 from opilio.store.postgres.roles import WORKER_TIMEOUT_S, live_workers, lock_workers
 from opilio.store.schema import ADDED_TABLES, ANNOTATION_TABLES, TABLES
 
@@ -105,11 +105,28 @@ def replace_schema(address: str, marker: str) -> None:
 
 def drop_tables(connection: PostgresConnection) -> None:
     """Remove a collection; tables of others in the same schema stay."""
+    for name in _own_tables(connection):
+        connection.execute(f"DROP TABLE {name}")
+
+
+def tables_bytes(connection: PostgresConnection) -> int:
+    """The size of a collection's tables and their indexes."""
+    sql = "SELECT pg_total_relation_size(?)"
+    return sum(int(connection.execute(sql, (name,)).fetchone()[0]) for name in _own_tables(connection))
+
+
+def vacuum_tables(connection: PostgresConnection) -> None:
+    """Write each table of a collection anew, without free space. Others wait for the table meanwhile."""
+    connection.execute("SET statement_timeout = 0")
+    for name in _own_tables(connection):
+        connection.execute(f"VACUUM (FULL, ANALYZE) {name}")
+
+
+def _own_tables(connection: PostgresConnection) -> list[str]:
     rows = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()").fetchall()
     ours = re.findall(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)", "\n".join((TABLES, ADDED_TABLES, *_CLUSTER_TABLES)))
-    for (name,) in rows:
-        if name in ours or name.startswith(("frontier_", "text_")) or name in ("texts", "opilio_schema"):
-            connection.execute(f"DROP TABLE {name}")
+    others = ("texts", "opilio_schema")
+    return [name for (name,) in rows if name in (*ours, *others) or name.startswith(("frontier_", "text_"))]
 
 
 # The steps from each version to the next: (version that is reached, statements). Steps are never changed.
@@ -175,6 +192,9 @@ def _known_version(connection: PostgresConnection) -> int:
 
 def schema_version(connection: PostgresConnection) -> int:
     """The version of the schema; 0 where there is no collection."""
+    # Without rights on a schema, its tables seem not to exist.
+    if connection.execute("SELECT current_schema()").fetchone()[0] is None:
+        raise missing_schema(connection.address)
     if connection.execute("SELECT to_regclass('opilio_schema')").fetchone()[0] is None:
         return 0
     return int(connection.execute("SELECT version FROM opilio_schema").fetchone()[0])
