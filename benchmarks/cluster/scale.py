@@ -60,6 +60,7 @@ class Frontier:
 
     def _load(self, hosts: int) -> None:
         create_postgres_frontier(self.connection)
+        self.connection.execute("SET statement_timeout = 0")
         self.connection.execute("SELECT setseed(0.5)")
         self.connection.execute(MAKE_HOSTS, (hosts,))
         for start in range(1, self._urls + 1, BATCH):

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 import opilio as opilio_api
+from checks.opensearch_server import opensearch_double
 from checks.page_server import pages_of
 from checks.postgres_server import PostgresServer
 from checks.small_webs import BIRDS, SmallWeb, grid, one_line, opilio, page, served, settings_for
 from opilio.cli.demo import MARKER_FILE, demo
+from opilio.cli.main import run_command
 from opilio.core.errors import CollectionError, ConfigError, UsageError
 from opilio.core.protocols import Database, Learns
 from opilio.core.records import FetchResult
@@ -115,6 +117,18 @@ def test_search_finds_pages_and_export_writes_them(crawled: str, tmp_path: Path)
     assert len(searcher.search("wren").hits) > 0
     for form in ("jsonl", "warc", "markdown"):
         assert export_to_file(folder, tmp_path / form, form, PageFilter()) == 20
+
+
+def test_a_search_on_an_opensearch_server_finds_the_same_pages(crawled: str, dsn: str) -> None:
+    folder, embedded = folder_of(dsn), Searcher([folder_of(crawled)])
+    copy(folder_of(crawled), folder)
+    embedded.update_indexes()
+    with opensearch_double() as double:
+        assert run_command(["maintain", "reindex", dsn, "--server", double.url]) == 0
+        searcher = Searcher([folder])
+        searcher.update_indexes()
+        for query in ("wren", "title:h1", "host:h2.example"):
+            assert searcher.search(query).total == embedded.search(query).total
 
 
 def test_why_explains_a_page_and_its_path(crawled: str) -> None:

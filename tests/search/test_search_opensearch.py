@@ -6,13 +6,17 @@ The server is a double of its documented protocol (`checks.opensearch_server`).
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 
+import opilio as opilio_api
 from checks.indexed import BIRD_PAGES, QUERIES, A, B, Sheet, judge, lose, store
 from checks.opensearch_server import OpenSearchDouble, opensearch_double
-from checks.small_webs import one_line, opilio
-from opilio.core.errors import CollectionError, UsageError
+from checks.page_server import pages_of
+from opilio.cli.main import run_command
+from opilio.core.errors import CollectionError, QueryError, UsageError
+from opilio.manage.verify import verify
 from opilio.search.opensearch.index import OpenSearchClient, OpenSearchIndex
 from opilio.search.results import SearchFilters, SearchResults
 from opilio.search.searcher import Searcher
@@ -121,15 +125,59 @@ def test_hits_are_paged_and_sorted(folder: Path, server: OpenSearchDouble) -> No
     assert pages[0].pages == 3
 
 
-def test_the_commands_take_a_server(folder: Path, server: OpenSearchDouble) -> None:
-    assert "5 pages indexed" in opilio("maintain", "reindex", str(folder), "--server", server.url).stdout
-    done = opilio("search", str(folder), "wren", "--server", server.url, "--json")
-    assert json.loads(done.stdout)["total"] == 1
+def test_search_and_serve_use_the_server_that_holds_the_index(
+    folder: Path, server: OpenSearchDouble, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    embedded = Searcher([folder])
+    embedded.update_indexes()
+    expected = {query: embedded.search(query).total for query in QUERIES.split("|")}
+    assert run_command(["maintain", "reindex", str(folder), "--server", server.url]) == 0
+    assert "5 pages indexed" in capsys.readouterr().out
+    store(folder, [Sheet(url=f"{A}/new", title="New", text="Another newcomer.", at=1_700_000_100.0)])
+    # The embedded index stays as it was, so it can't be what answers.
+    assert run_command(["search", str(folder), "newcomer", "--json"]) == 0
+    (hit,) = json.loads(capsys.readouterr().out)["hits"]
+    assert (hit["url"], hit["collections"]) == (f"{A}/new", ["birds"])
+    server.log.clear()
+    with pages_of([folder], tmp_path) as client:
+        for query in ("newcomer", "wren OR robin", "host:a.example bird", "Zaunkönig Wald"):
+            found = client.get(f"/search.json?{urlencode({'q': query})}").data
+            assert (query, found["total"]) == (query, expected.get(query, 1))
+        assert client.get("/search?q=newcomer").status == 200
+        assert client.get("/c/birds/subtopics").status == 400
+    assert any("_search" in line for line in server.log)
+    with opilio_api.open(folder) as collection:
+        assert [one.url for one in collection.search("newcomer").hits] == [f"{A}/new"]
+    assert not [line for line in verify(folder) if line.startswith("index")]
 
 
-def test_a_wrong_server_is_one_line(folder: Path) -> None:
+def test_an_index_on_a_server_is_searched_alone_until_there_is_an_embedded_one(
+    folder: Path, server: OpenSearchDouble, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["maintain", "reindex", str(folder), "--server", server.url]) == 0
+    other = store(tmp_path / "other", BIRD_PAGES[:1])
+    both = Searcher([folder, other])
+    both.update_indexes()
+    with pytest.raises(QueryError, match="is searched alone"):
+        both.search("wren")
+    assert both.search("robin", SearchFilters(collections=("birds",))).total == 1
+    for words in (["wren", "--passages"], [f"{A}/wren", "--like"]):
+        assert run_command(["search", str(folder), *words]) == 2
+        assert "needs an embedded index; 'opilio maintain reindex' without --server" in capsys.readouterr().err
+    assert run_command(["maintain", "reindex", str(folder)]) == 0
+    server.log.clear()
+    assert both.search("wren").total == 1
+    assert server.log == []
+
+
+def test_one_search_takes_a_server(folder: Path, server: OpenSearchDouble, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["search", str(folder), "wren", "--server", server.url, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["total"] == 1
+
+
+def test_a_wrong_server_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UsageError, match="not the address of an OpenSearch server"):
         OpenSearchClient("search.example:9200")
-    done = opilio("search", str(folder), "wren", "--server", "http://127.0.0.1:1")
-    assert done.returncode == 1
-    assert "can't be reached" in one_line(done)
+    assert run_command(["search", str(folder), "wren", "--server", "http://127.0.0.1:1"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "can't be reached" in line

@@ -153,18 +153,24 @@ def upgrade(folder: CollectionArgument) -> int:
 
 
 def reindex(folder: CollectionArgument, server: ServerOption = "", json: JsonOption = False) -> int:
-    """Delete the search index of a collection and build it again."""
+    """Delete the search index of a collection and build it again.
+
+    With --server on an OpenSearch server, which then holds it: 'search' and 'serve' use it.
+    """
     import msgspec
 
     from opilio.core.errors import CollectionError
     from opilio.core.files import pluralize
-    from opilio.search.indexer import rebuild_index
+    from opilio.search.indexer import rebuild_index, remote_index, set_index_server
 
     if server:
-        from opilio.search.opensearch.index import OpenSearchClient, OpenSearchIndex
+        from opilio.search.opensearch.index import OpenSearchClient, OpenSearchIndex, index_alias
 
         progress = OpenSearchIndex(folder, OpenSearchClient(server)).rebuild()
+        set_index_server(folder, server, index_alias(folder))
     else:
+        if remote_index(folder) is not None:
+            set_index_server(folder, "", "")
         progress = rebuild_index(folder)
     if progress.busy:
         raise CollectionError(f"{folder}: another process is writing the index; wait for it or stop it")

@@ -13,6 +13,7 @@ from opilio.search.manifest import IndexManifest
 from opilio.search.results import FOREVER
 from opilio.store.collection import Collection
 from opilio.store.pages import count_indexable_versions, indexable_pages, page_keys_and_endings
+from opilio.store.run_tables import INDEX_SERVER_KEY
 from opilio.store.seal import seal_problems
 
 PROBLEM_PREFIX = "index: "
@@ -20,9 +21,9 @@ REBUILD_ADVICE = "'opilio maintain reindex' makes it again"
 
 
 def check_index(collection: Collection) -> Iterator[str]:
-    """Problems of a collection's index; none where there is no index."""
+    """Problems of a collection's embedded index; none where there is no index, or it is on a server."""
     folder = collection.folder / INDEX_FOLDER
-    if not (folder / "derived.db").exists():
+    if not (folder / "derived.db").exists() or collection.meta(INDEX_SERVER_KEY):
         return
     try:
         with translate_index_errors(folder), closing(IndexManifest(folder)) as manifest:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from enum import Enum, auto
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -44,9 +45,13 @@ from opilio.search.manifest import IndexManifest, ManifestEntry, store_meanings
 from opilio.search.meaning import page_vectors
 from opilio.search.results import FOREVER, IndexDocument, IndexProgress
 from opilio.search.schema import document_id, to_engine_document
-from opilio.store.collection import check_collection, open_readonly
+from opilio.store.collection import Collection, check_collection, open_readonly
 from opilio.store.locks import has_writer
+from opilio.store.run_tables import INDEX_ALIAS_KEY, INDEX_SERVER_KEY
 from opilio.store.seal import read_seal, remove_seal, write_seal
+
+if TYPE_CHECKING:
+    from opilio.search.opensearch.index import OpenSearchIndex
 
 _encode = msgspec.msgpack.Encoder().encode
 _weights = msgspec.msgpack.Decoder(dict[str, float]).decode
@@ -141,6 +146,8 @@ def update_index(folder: Path, limit: int = 0) -> IndexProgress:
     A damaged index is rebuilt; an index that can't be written stays as it is.
     """
     check_collection(folder)
+    if (remote := remote_index(folder)) is not None:
+        return remote.update_indexes()
     if is_read_only(folder):
         return IndexProgress(waiting=count_unindexed(folder), read_only=True)
     with index_write_lock(folder) as locked:
@@ -212,8 +219,27 @@ def _index_state(folder: Path, place: Path) -> IndexState:
         manifest.close()
 
 
+def remote_index(folder: Path, name: str = "") -> "OpenSearchIndex | None":
+    """The index of a collection on an OpenSearch server; None: its index is embedded."""
+    with open_readonly(folder) as collection:
+        server, alias = collection.meta(INDEX_SERVER_KEY), collection.meta(INDEX_ALIAS_KEY)
+    if not server:
+        return None
+    from opilio.search.opensearch.index import OpenSearchClient, OpenSearchIndex
+
+    return OpenSearchIndex(folder, OpenSearchClient(server), alias, name)
+
+
+def set_index_server(folder: Path, server: str, alias: str) -> None:
+    """Let every reader of a collection use the index on this server; empty: the embedded one."""
+    with closing(Collection.open_for_append(folder)) as collection, collection.unit_of_work():
+        collection.set_meta(**{INDEX_SERVER_KEY: server, INDEX_ALIAS_KEY: alias})
+
+
 def count_unindexed(folder: Path) -> int:
     """The number of pages that are not indexed yet; all pages if the index must be rebuilt."""
+    if (remote := remote_index(folder)) is not None:
+        return remote.count_unindexed()
     with open_readonly(folder) as collection:
         reader = DocumentReader(collection)
         return reader.count_pages_after(_indexed_seq(readable_index_folder(folder), reader.dropped_versions()))
@@ -230,6 +256,8 @@ def _indexed_seq(place: Path, dropped: int) -> int:
 def rebuild_index(folder: Path) -> IndexProgress:
     """Delete the index and build it again."""
     check_collection(folder)
+    if (remote := remote_index(folder)) is not None:
+        return remote.rebuild()
     with index_write_lock(folder) as locked:
         if not locked:
             return IndexProgress(busy=True)

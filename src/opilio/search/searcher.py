@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import tantivy
 
-from opilio.core.errors import UsageError
+from opilio.core.errors import QueryError, UsageError
 from opilio.core.records import url_key
 from opilio.core.urls import canonicalize_url
 from opilio.search.candidates import OpenIndex, RankingWeights, SearchCandidate, SearchRequest, build_hit
@@ -28,7 +28,7 @@ from opilio.search.index import (
     readable_index_folder,
     translate_index_errors,
 )
-from opilio.search.indexer import count_unindexed, rebuild_index, update_index
+from opilio.search.indexer import count_unindexed, rebuild_index, remote_index, update_index
 from opilio.search.manifest import IndexManifest, load_stored_meanings, read_meanings
 from opilio.search.meaning import PageMeanings
 from opilio.search.passages import PassageResults, find_passages
@@ -47,6 +47,9 @@ from opilio.search.schema import STORED_TEXT_FIELD, analyzer_for_language, norma
 from opilio.search.snippet import Highlighter
 from opilio.store.annotations import SavedSearch, read_tags
 from opilio.store.collection import check_collection, open_readonly
+
+if TYPE_CHECKING:
+    from opilio.search.opensearch.index import OpenSearchIndex
 
 MAX_QUERY_TERMS = 25  # most distinctive terms of a page, by frequency and rarity
 MAX_TEXT_CHARACTERS = 20_000  # of the page
@@ -142,6 +145,9 @@ class Searcher:
         """One page of hits. An empty query lists all pages that match the filters. QueryError says what to write."""
         started = time.perf_counter()
         request = SearchRequest(query=query, filters=filters or SearchFilters(), page=page, size=size, sort=sort)
+        if (remote := self._remote(request.filters)) is not None:
+            alone = msgspec.structs.replace(request.filters, collections=())
+            return remote.search(query, alone, page, size, sort)
         indexes = self._open()
         with self._translate_errors():
             results = Search(indexes, request, self._weights, self._ranking).run()
@@ -158,6 +164,7 @@ class Searcher:
         """The passages that answer a query best, each with a citation."""
         started = time.perf_counter()
         request = SearchRequest(query=query, filters=filters or SearchFilters(), size=limit)
+        self._require_embedded("passages")
         indexes = self._open()
         with self._translate_errors():
             found = find_passages(Search(indexes, request, self._weights, self._ranking), query, limit)
@@ -166,6 +173,7 @@ class Searcher:
     def similar(self, url: str, limit: int = PAGE_SIZE) -> tuple[SearchHit, ...]:
         """Pages similar to a page of a collection; UsageError if it is in none."""
         address = canonicalize_url(url)
+        self._require_embedded("similar pages")
         indexes = self._open()
         with self._translate_errors():
             found = None if address is None else find_similar(indexes, url_key(address), limit)
@@ -175,6 +183,7 @@ class Searcher:
 
     def subtopics(self) -> tuple[Subtopic, ...]:
         """The subtopics of all collections, largest first (S0-F1)."""
+        self._require_embedded("subtopics")
         found = [subtopic for folder, name in self._names.items() for subtopic in _subtopics(folder, name)]
         return tuple(sorted(found, key=lambda s: (-s.pages, s.name)))
 
@@ -189,6 +198,21 @@ class Searcher:
     def update_indexes(self, limit: int = 0) -> IndexProgress:
         """Index new pages, at most `limit` per collection (0: all). Cheap if nothing is new."""
         return IndexProgress.combine([update_index(folder, limit) for folder in self._folders])
+
+    def _remote(self, filters: SearchFilters) -> "OpenSearchIndex | None":
+        """The index on an OpenSearch server that is to be searched, if it is on one."""
+        wanted = filters.collections
+        chosen = {folder: name for folder, name in self._names.items() if not wanted or name in wanted}
+        found = [index for folder, name in chosen.items() if (index := remote_index(folder, name)) is not None]
+        if found and len(chosen) > 1:
+            raise QueryError("a collection whose index is on an OpenSearch server is searched alone; choose one")
+        return found[0] if found else None
+
+    def _require_embedded(self, wanted: str) -> None:
+        for folder in self._folders:
+            if remote_index(folder) is not None:
+                advice = "'opilio maintain reindex' without --server makes one"
+                raise UsageError(f"{wanted}: {self._names[folder]} needs an embedded index; {advice}")
 
     def _translate_errors(self) -> AbstractContextManager[None]:
         return translate_index_errors(*(folder / INDEX_FOLDER for folder in self._folders), engine=(ValueError,))

@@ -9,6 +9,8 @@ from opilio.core.protocols import Database
 from opilio.core.records import url_key
 from opilio.store.connection import read_row, read_rows, read_value
 
+# In `meta`: the OpenSearch server that holds the index of the collection, and the name of the index there.
+INDEX_SERVER_KEY, INDEX_ALIAS_KEY = "index_server", "index_alias"
 PREVIOUS_MARK = "~"  # ends the name of a learner's previous state, which stands in for a damaged one
 
 

@@ -73,11 +73,14 @@ def create_postgres_frontier(db: Database, *, bounded: bool = False) -> None:
 
 
 _REBUILD_COUNTERS = (
-    """UPDATE frontier_host AS h SET token = token + 1, expires_at = 0, keys = NULL, parked = 0,
-        queued = (SELECT count(*) FROM frontier_url WHERE host_id = h.id AND state < 2),
+    # URLs are counted in one scan: by host it would be an access to a random block for each.
+    """UPDATE frontier_host AS h SET token = h.token + 1, expires_at = 0, keys = NULL, parked = 0,
+        queued = coalesce(counted.urls, 0),
         (best_tier, best, best_seq) = (SELECT coalesce(max(tier), 0), max(priority), coalesce(max(seq), 0) FROM (
             SELECT tier, priority, seq FROM frontier_url WHERE host_id = h.id AND state = 0
-            ORDER BY tier DESC, priority DESC, seq LIMIT 1) AS first)""",
+            ORDER BY tier DESC, priority DESC, seq LIMIT 1) AS first)
+        FROM frontier_host AS every LEFT JOIN (SELECT host_id, count(*) AS urls FROM frontier_url WHERE state < 2
+            GROUP BY host_id) AS counted ON counted.host_id = every.id WHERE every.id = h.id""",
     "DELETE FROM frontier_count",
 )
 _INSERT_COUNTERS = """INSERT INTO frontier_count (id, inserted, queued, done, failed, dropped, hosts)

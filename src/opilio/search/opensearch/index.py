@@ -1,7 +1,8 @@
 """The index of a collection on an OpenSearch server: bulk indexing, an alias that is swapped on a rebuild, searches.
 
-The name of the alias is that of the collection. The mapping's `_meta` holds the number of the last indexed response,
-written after the documents, so that any machine continues where another stopped; a document sent twice changes nothing.
+The name of the alias is that of the collection; `maintain reindex --server` stores it in the collection. The `_meta`
+of the mapping holds the number of the last indexed response, written after the documents, so that any machine continues
+where another stopped; a document sent twice changes nothing.
 """
 
 import base64
@@ -19,7 +20,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from opilio.core.errors import CollectionError, ServerError, UsageError
+from opilio.core.errors import CollectionError, QueryError, ServerError, UsageError
 from opilio.parse.html import HtmlParser
 from opilio.search.candidates import RankingWeights, SearchCandidate, SearchRequest, build_hit
 from opilio.search.documents import DocumentReader, UnparsedDocument, complete_document
@@ -119,10 +120,11 @@ def _reason(answer: object) -> str:
 class OpenSearchIndex:
     """The index of one collection. See `Searcher` for `update_indexes` and `search`."""
 
-    def __init__(self, folder: Path, client: OpenSearchClient) -> None:
+    def __init__(self, folder: Path, client: OpenSearchClient, alias: str = "", name: str = "") -> None:
         self._folder = folder
         self._client = client
-        self._alias = index_alias(folder)
+        self._alias = alias or index_alias(folder)
+        self._name = name or folder.resolve().name  # of the collection, in hits
         self._parser = HtmlParser(paths=False)
 
     def update_indexes(self) -> IndexProgress:
@@ -159,9 +161,16 @@ class OpenSearchIndex:
         request = SearchRequest(query=query, filters=filters or SearchFilters(), page=page, size=size, sort=sort)
         request.check()
         if request.filters.tags or request.filters.collections:
-            raise UsageError("tags and collections: not available with --server; leave them out")
+            raise QueryError("tags and collections: not available on an OpenSearch server; leave them out")
         found = _OpenSearch(self._client, self._alias, request).run()
-        return msgspec.structs.replace(found, query=query)
+        hits = tuple(msgspec.structs.replace(hit, collections=(self._name,)) for hit in found.hits)
+        return msgspec.structs.replace(found, query=query, hits=hits)
+
+    def count_unindexed(self) -> int:
+        """The number of pages that are not on the server yet."""
+        mark = self._mark()
+        with open_readonly(self._folder) as collection:
+            return DocumentReader(collection).count_pages_after(mark["seq"] if mark else 0)
 
     def _indexes(self) -> list[str]:
         return list(self._client.request("GET", f"_alias/{self._alias}", missing={}))

@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 
 from opilio.store.commands import LAST_APPLIED_META_KEY
+from opilio.store.run_tables import INDEX_ALIAS_KEY, INDEX_SERVER_KEY
 from opilio.store.schema import ADDED_TABLES, TABLES
 
 _TABLE = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)\s*\((.*?)\)(?: WITHOUT ROWID)?(?:;\n|$)", re.DOTALL)
@@ -169,7 +170,8 @@ MERGE_TABLES = (
     "INSERT INTO main.lesson SELECT * FROM temp.lesson_0",
     # No command is applied yet: what one collection bans may be queued in another.
     f"""INSERT OR REPLACE INTO main.meta SELECT * FROM s0.meta WHERE name NOT LIKE 'warc%' AND name NOT IN (
-        'revisit_budget', 'expected_relevant', 'front_hit_rate', 'paused', '{LAST_APPLIED_META_KEY}')""",
+        'revisit_budget', 'expected_relevant', 'front_hit_rate', 'paused', '{LAST_APPLIED_META_KEY}',
+        '{INDEX_SERVER_KEY}', '{INDEX_ALIAS_KEY}')""",
     "UPDATE main.meta SET value = (SELECT coalesce(max(id), 0) FROM main.label) WHERE name = 'labels_taken'",
 )
 _URL = "tunnel, parent, hops, retries, url, parents, features, reason, not_before, timer, agent, tier"

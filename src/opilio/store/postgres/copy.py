@@ -16,6 +16,7 @@ from opilio.store.locks import has_writer
 from opilio.store.maintain.record_check import StoredRecord, stored_records
 from opilio.store.postgres.chunks import OBJECT_BYTES, ChunkWriter
 from opilio.store.postgres.collection import PostgresCollection, place_of
+from opilio.store.run_tables import INDEX_ALIAS_KEY, INDEX_SERVER_KEY
 from opilio.store.schema import ADDED_TABLES, TABLES
 from opilio.store.warc import RecordPosition, RecordWriter, WarcWriter, read_member
 
@@ -25,7 +26,7 @@ _OTHER_TABLES = ("texts", "text_signatures", "text_bands", "frontier_host", "fro
 # Columns of a lease, which is not copied.
 _LEASE_COLUMNS = frozenset({"token", "expires_at", "keys"})
 # Rows of `meta` that describe the place, not the crawl.
-_LOCAL_META = ("config", "objects", "warc_number", "warc_offset", "warc_synced")
+_LOCAL_META = ("config", "objects", "warc_number", "warc_offset", "warc_synced", INDEX_SERVER_KEY, INDEX_ALIAS_KEY)
 _COUNTS = "sum(inserted), sum(queued + leased), sum(done), sum(failed), sum(dropped), sum(hosts)"
 
 
