@@ -27,6 +27,7 @@ from opilio.engine.wiring.assembly import open_analysis
 from opilio.engine.wiring.launch import open_crawl
 from opilio.engine.wiring.settings import collection_settings
 from opilio.engine.wiring.start import initial_states, stored_topic
+from opilio.lab.server.server import LabWebServer
 from opilio.manage.compact import compact
 from opilio.manage.export import export_to_file
 from opilio.manage.history import page_history
@@ -92,6 +93,24 @@ def test_links_out_of_an_archive_are_not_requested(dsn: str, tmp_path: Path) -> 
     status = collection_status(folder)
     assert (status.pages, status.fetched) == (2, 2)
     assert verify(folder) == []
+
+
+def test_two_crawls_in_one_database_at_once_do_not_disturb_each_other(dsn: str, server: PostgresServer) -> None:
+    places = {dsn: 6, server.new_schema(): 4}
+
+    async def run(place: str, web: LabWebServer) -> None:
+        tree = settings_for(web, ["http://h0.example/0.html"])
+        async with open_crawl(folder_of(place), tree, "test", lambda _: None, lambda _: None) as session:
+            await session.engine.run()
+
+    async def run_both(webs: list[LabWebServer]) -> None:
+        await asyncio.gather(*(run(place, web) for place, web in zip(places, webs, strict=True)))
+
+    with served(SmallWeb(grid(2, 3))) as first, served(SmallWeb(grid(2, 2))) as second:
+        asyncio.run(run_both([first, second]))
+    for place, pages in places.items():
+        assert collection_status(folder_of(place)).pages == pages
+        assert verify(folder_of(place)) == []
 
 
 @pytest.fixture(scope="module")

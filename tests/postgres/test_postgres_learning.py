@@ -30,6 +30,7 @@ def test_trainer_that_was_too_slow_can_not_write_after_another_took_over(
     assert not other.acquire()
     slow.check(connection)
     connection.execute("UPDATE role SET expires_at = 0")
+    slow.check(connection)
     with pytest.raises(RoleLostError):
         slow.renew(connection)
     assert other.acquire()

@@ -214,6 +214,7 @@ def test_an_object_of_a_mover_that_lost_its_role_is_deleted_by_verify(dsn: str, 
         writer.flush()
         late = Role(dsn, TRAINER, "late", ttl_s=0.0)
         assert late.acquire(db)
+        assert Role(dsn, TRAINER, "other").acquire(db)
         objects = ObjectStorage(storage_address(db))
         with pytest.raises(RoleLostError):
             ChunkMover(dsn, objects.address, late).move(1)
