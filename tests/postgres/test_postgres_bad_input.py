@@ -9,9 +9,10 @@ import pytest
 from checks.postgres_server import PostgresServer
 from checks.small_webs import SmallWeb, crawl, grid, served, settings_for
 from opilio.cli.main import run_command
+from opilio.core.errors import CollectionError
 from opilio.manage.status import collection_status
 from opilio.store.postgres.collection import folder_of
-from opilio.store.postgres.connection import PostgresConnection
+from opilio.store.postgres.connection import ConnectionLostError, PostgresConnection
 from opilio.store.postgres.roles import database_facts
 
 SEED = "http://h0.example/0.html"
@@ -128,3 +129,10 @@ def test_agents_are_refused_before_a_collection_is_made(dsn: str, capsys: pytest
     assert run_command(["crawl", "wrens", "--seed", SEED, "--set", "agents.count=2", "--into", dsn]) == 2
     assert "leave out [agents], or use a folder" in capsys.readouterr().err
     assert database_facts(dsn)["collection"] == "none"
+
+
+def test_a_statement_that_takes_too_long_is_not_repeated(connection: PostgresConnection) -> None:
+    connection.execute("SET statement_timeout = '1ms'")
+    with pytest.raises(CollectionError, match="statement timeout; is the server overloaded") as caught:
+        connection.execute("SELECT pg_sleep(1)")
+    assert not isinstance(caught.value, ConnectionLostError)

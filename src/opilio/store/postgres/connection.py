@@ -156,6 +156,10 @@ class PostgresConnection:
             yield
         except (errors.DeadlockDetected, errors.SerializationFailure, errors.LockNotAvailable) as error:
             raise RetryTransactionError(f"{self.address}: {_first_line(error)}") from error
+        # Repeating the statement would take as long again.
+        except errors.QueryCanceled as error:
+            problem = f"{_first_line(error)}; is the server overloaded, or a lock held?"
+            raise CollectionError(f"{self.address}: {problem}") from error
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
             raise ConnectionLostError(f"{self.address}: connection lost: {_first_line(error)}") from error
         except errors.InsufficientPrivilege as error:
