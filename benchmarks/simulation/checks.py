@@ -7,6 +7,7 @@ import msgspec
 from benchmarks.simulation.network import SimulatedNetwork
 from benchmarks.simulation.processes import SimulatedPool
 
+from opilio.core.errors import CollectionError
 from opilio.core.protocols import Database
 from opilio.core.urls import host_of
 from opilio.engine.commit import BatchCommitter
@@ -69,6 +70,14 @@ def checksum_problems(folder: Path, lost_power: bool) -> Iterator[str]:
     found = seal._load(folder)
     if found is None or not found.blocks or seal._log_beside(database, found.log) is None:
         yield "the database has no checksums"
+
+
+def is_damaged(folder: Path) -> bool:
+    """Whether `opilio maintain verify` reports damage; any other error is a finding."""
+    try:
+        return verify(folder) != []
+    except CollectionError:
+        return True
 
 
 def integrity_problems(folder: Path) -> Iterator[str]:

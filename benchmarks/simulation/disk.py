@@ -2,8 +2,8 @@
 
 SQLite is reached through a VFS of its own that is registered in the library that Python's `sqlite3` uses. WARC files
 are reached through `SimulatedFiles`. A disk can be full, and it can lose power: then everything that was written
-behind the last sync of a file is lost in parts, sector by sector. After `power_off` nothing is written any more, so
-the code of the dead process can unwind as it likes.
+behind the last sync of a file is lost in parts, sector by sector. A disk that lies reports a sync before it is done.
+After `power_off` nothing is written any more, so the code of the dead process can unwind as it likes.
 """
 
 import _sqlite3
@@ -33,11 +33,19 @@ class Disk:
     """The disk of one simulated machine while one process of the crawl runs. `on_step` is called before every change
     and may switch it off."""
 
-    def __init__(self, folder: Path, on_step: Callable[[str], None], *, remember: bool) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        on_step: Callable[[str], None],
+        *,
+        remember: bool,
+        is_synced: Callable[[], bool] = lambda: True,
+    ) -> None:
         self.folder = folder
         self.is_full = False
         self.image: dict[str, bytes] | None = None  # what is left of the files, once the power is off
         self._on_step = on_step
+        self._is_synced = is_synced  # whether a sync does what it reports
         self._remember = remember  # what is not synced yet; only needed where the power will fail
         self._durable = self._read_all() if remember else {}
         self._pending: dict[str, list[tuple[int, bytes | None]]] = {}  # (offset, data), or (size, None): a truncation
@@ -63,7 +71,7 @@ class Disk:
             self._on_step("disk")
         if self.is_off:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        if self._remember:
+        if self._remember and self._is_synced():
             self._pending.pop(name, None)
             self._durable[name] = (self.folder / name).read_bytes()
 
@@ -84,7 +92,7 @@ class Disk:
                 _apply(content, offset, data, keep, rng)
         self.image = {name: bytes(content) for name, content in image.items()}
         # Written and synced under another name, then renamed.
-        if (seal := self.folder / SEAL_FILE).exists():
+        if (seal := self.folder / SEAL_FILE).exists() and self._is_synced():
             self.image[SEAL_FILE] = seal.read_bytes()
 
     def _read_all(self) -> dict[str, bytes]:

@@ -31,6 +31,7 @@ def simulate(first: int, seeds: int) -> tuple[dict[int, list[str]], Counter[str]
                 if problems := world.run():
                     failed[seed] = problems
                 counts.update(world.faults)
+                counts["damaged"] += world.is_damaged
                 counts["processes"] += world.lives
                 counts["requests"] += world._network.requests.total()
     finally:
@@ -56,6 +57,7 @@ def main() -> int:
         print(f"seed {seed}: {'; '.join(problems)}\n  {replay_command(seed)}")
     print(
         f"{seeds} seeds, {counts['processes']} processes, {counts['requests']} requests, {len(failed)} failed,"
+        f" {counts['damaged']} of {counts['lie']} disks that lied reported as damaged,"
         f" {took_s:.1f} s of CPU, {1000 * took_s / seeds:.0f} ms per seed"
     )
     return 1 if failed else 0

@@ -33,7 +33,8 @@ START = 1_800_000_000.0
 FINISHED = "nothing left to fetch"
 MAX_LIVES = 60
 PAGE_BYTES = 4096
-FAULTS = ("kill", "kill", "kill", "power", "power", "full", "stop", "suspend")
+FAULTS = ("kill", "kill", "kill", "power", "power", "lie", "full", "stop", "suspend")
+POWER_FAULTS = ("power", "lie")
 
 
 @dataclass(slots=True)
@@ -87,6 +88,7 @@ class World:
         self.problems: list[str] = []
         self.lives = 0
         self.faults: list[str] = []  # that happened
+        self.is_damaged = False  # by a disk that lied; `verify` or the next process reports it
         self._rng = random.Random(seed)
         self._place = place
         self._hook = hook
@@ -135,13 +137,13 @@ class World:
         shutil.copytree(template, folder)
         faults = [self._choose_fault() for _ in range(self._rng.randint(1, 3))]
         reason = ""
-        while not self.problems and reason != FINISHED:
+        while not self.problems and reason != FINISHED and not self.is_damaged:
             fault = faults.pop(0) if faults else Fault()
             reason, folder = self._live(folder, fault)
             self._now += 1000.0 if reason.startswith("every host") else 0.0
             if self.lives > MAX_LIVES:
                 self._report("the crawl does not finish")
-        if not self.problems:
+        if not self.problems and not self.is_damaged:
             all_links = self._strategy == "breadth"
             self.problems += checks.final_problems(folder, self._network, all_links, self._poisoned)
             self.problems += checks.integrity_problems(folder)
@@ -158,13 +160,19 @@ class World:
         self.lives += 1
         loop = VirtualTimeLoop()
         life = Life(fault, self._rng, loop, LoopClock(loop, self._now))
-        life.disk = self._hook.disk = Disk(folder, lambda name: self._step(life, name), remember=fault.kind == "power")
+        life.disk = self._hook.disk = Disk(
+            folder,
+            lambda name: self._step(life, name),
+            remember=fault.kind in POWER_FAULTS,
+            is_synced=lambda: fault.kind != "lie" or life.rng.random() < 0.5,
+        )
         reason = ""
         try:
             life.task = loop.create_task(self._crawl(life, folder))
             reason = loop.run_until_complete(life.task)
         except CollectionError as error:
-            if not life.is_dead and fault.kind != "full":
+            self.is_damaged = "lie" in self.faults and not life.is_dead
+            if not life.is_dead and fault.kind != "full" and not self.is_damaged:
                 self._report(f"the crawl ended with an error: {error}")
         except NoEndError as error:
             self._report(str(error))
@@ -176,7 +184,9 @@ class World:
         if life.pool is not None:
             self._poisoned |= {url for url, deaths in life.pool.deaths.items() if deaths > 1} | {*life.pool.timeouts}
         folder = self._next_folder(life, folder)
-        if not self.problems:
+        if "lie" in self.faults:
+            self.is_damaged = self.is_damaged or checks.is_damaged(folder)
+        elif not self.problems:
             self._report_all(checks.checksum_problems(folder, fault.kind == "power"))
         return reason, folder
 
@@ -192,7 +202,7 @@ class World:
         self._now = life.clock.now()
         self._network.process_ended(self._now)
         # A machine takes longer to start again than a process.
-        self._now += 120.0 if life.fault.kind == "power" else self._rng.choice((0.0, 0.3, 5.0))
+        self._now += 120.0 if life.fault.kind in POWER_FAULTS else self._rng.choice((0.0, 0.3, 5.0))
 
     def _next_folder(self, life: Life, folder: Path) -> Path:
         image = life.disk.image
@@ -268,7 +278,7 @@ class World:
         if fault.on != on or life.steps[on] != fault.at or life.is_dead:
             return
         self.faults.append(fault.kind)
-        if fault.kind in ("kill", "power"):
+        if fault.kind in ("kill", *POWER_FAULTS):
             if on == "network" and hasattr(life.session, "engine") and fault.kind == "kill":
                 assert life.session is not None
                 self._learned = checks.learner_states(life.session.engine)

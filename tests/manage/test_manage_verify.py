@@ -80,6 +80,10 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
         "page without a finished URL",
     ),
     "no answer": (lambda f: changed(f, "DELETE FROM answer"), "finished URL without an answer"),
+    "counters": (
+        lambda f: changed(f, "UPDATE meta SET value = '{' WHERE name = 'counts'"),
+        "has a row that can't be read",
+    ),
     "page counter": (lambda f: _count(f, "pages", 99), "counter of pages is 99, there are 3"),
     "relevant counter": (lambda f: _count(f, "relevant", 99), "counter of relevant is 99"),
     "fetch counter": (lambda f: _count(f, "fetched", 99), "counter of fetched is 99, there are 5"),

@@ -95,5 +95,6 @@ def check_contents(collection: Collection) -> Iterator[str]:
     for page, data in stored_links(collection.connection):
         try:
             unpack(bytes(data))
-        except ValueError as error:
+        # A damaged row may hold a number or nothing instead of bytes.
+        except (ValueError, TypeError) as error:
             yield f"links of page {page}: can't be read: {' '.join(str(error).split())}"

@@ -4,7 +4,7 @@ Reads everything, changes nothing; `manage.repair` repairs.
 """
 
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from operator import attrgetter
 from pathlib import Path
@@ -68,10 +68,18 @@ def _find_problems(collection: Collection, changed: Sequence[SealProblem]) -> It
     )
     own = (_integrity, check_consistency, _warc_ends, _objects, check_contents)
     for check in own:
-        yield from (IntegrityProblem(text) for text in check(collection))
+        yield from (IntegrityProblem(text) for text in _readable(check, collection))
     for check in derived:
-        yield from (IntegrityProblem(text, derived=True) for text in check(collection))
+        yield from (IntegrityProblem(text, derived=True) for text in _readable(check, collection))
     yield from _records(collection)
+
+
+def _readable(check: Callable[[Collection], Iterator[str]], collection: Collection) -> Iterator[str]:
+    """The problems that a check finds. In a damaged database a row may hold anything."""
+    try:
+        yield from check(collection)
+    except (ValueError, TypeError, msgspec.MsgspecError) as error:
+        yield f"database: has a row that can't be read: {' '.join(str(error).split())}; restore a copy of it"
 
 
 def _integrity(collection: Collection) -> Iterator[str]:

@@ -7,6 +7,7 @@ A changed byte in the middle would therefore silently undo all later commits. Fo
 import os
 import struct
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -67,12 +68,12 @@ def _read_contents(file: BinaryIO, head: bytes) -> LogContents:
     salts, checksum = (rest[0], rest[1]), (rest[2], rest[3])
     words = np.dtype(">u4" if magic & 1 else "<u4")
     summed = np.frombuffer(head[:-_CHECKSUM_BYTES], words)[np.newaxis]
-    if magic & ~1 != _MAGIC or _Checksum(summed.shape[1]).own_sums(summed)[0] != checksum:
+    if magic & ~1 != _MAGIC or _checksum_of(summed.shape[1]).own_sums(summed)[0] != checksum:
         return LogContents(damage=LogDamage(0, at_end=False))
     pages: set[int] = set()
     committed: set[int] = set()
     database_pages = 0
-    chain = _Checksum((_SUMMED_HEADER_BYTES + page_bytes) // words.itemsize)
+    chain = _checksum_of((_SUMMED_HEADER_BYTES + page_bytes) // words.itemsize)
     unreadable = last_ours = -1
     for number, frame in enumerate(_frames(file, page_bytes, words, chain)):
         # A frame from before the last reset has two other salts; a changed byte leaves one of them.
@@ -176,6 +177,12 @@ class _Checksum:
         (aa, ab), (ba, bb) = self._carried
         a, b = before
         return (a * aa + b * ba + own[0]) & 0xFFFFFFFF, (a * ab + b * bb + own[1]) & 0xFFFFFFFF
+
+
+@cache
+def _checksum_of(words: int) -> _Checksum:
+    """One for each size: the weights take a millisecond, as long as the rest of reading a short log."""
+    return _Checksum(words)
 
 
 def _step(sums: _Pair) -> _Pair:
