@@ -21,7 +21,7 @@ from opilio.store.collection import Collection, open_readonly
 from opilio.store.journal import STATE_DAMAGED, LearnerJournal
 from opilio.store.log_file import read_log
 from opilio.store.page_selection import PageFilter
-from opilio.store.seal import SEAL_FILE, seal_problems
+from opilio.store.seal import SEAL_FILE, read_seal, seal_problems
 
 SEED = "http://h0.example/0.html"
 PAGE = 4096
@@ -141,6 +141,13 @@ def test_damaged_database_is_not_written_to_until_it_is_accepted(folder: Path) -
     assert [line.partition(":")[0] for line in report.accepted] == [f"crawl.db at {at // PAGE * PAGE}"]
     assert not any(line.startswith("crawl.db at ") for line in problems_of(folder))
     Collection.open_for_writing(folder).close()
+
+
+def test_checksums_of_an_earlier_version_are_replaced(folder: Path) -> None:
+    (folder / SEAL_FILE).write_text('{"files":{"crawl.db":["0"]},"checksum":"1"}')
+    assert problems_of(folder) == []
+    Collection.open_for_writing(folder).close()
+    assert set(read_seal(folder) or {}) == {"crawl.db", "crawl.toml"}
 
 
 def test_edited_settings_and_damaged_checksums_are_sealed_again(folder: Path) -> None:

@@ -36,6 +36,7 @@ _NO_SUM = bytes(_SUM_BYTES)  # of a page that was never written: SQLite keeps fr
 _FIRST_BLOCKS = 16  # that are checked in a large database
 FULL_CHECK_BYTES = 64 << 20  # a larger database is not read as a whole when it is opened
 CHECKPOINT_BYTES = 16 << 20  # of the log
+_OLDER_SEAL = b'{"files":'  # of earlier versions, which had checksums of larger blocks
 _NEW_LOG = -1  # as `_Seal.log`: the first log of a writing process
 # What is lost with a table; what can be made again is not listed.
 _CONTENTS = {
@@ -96,7 +97,10 @@ def read_seal(folder: Path) -> dict[str, bytes] | None:
 
 def _load(folder: Path) -> _Seal | None:
     try:
-        seal = msgspec.json.decode((folder / SEAL_FILE).read_bytes(), type=_Seal)
+        text = (folder / SEAL_FILE).read_bytes()
+        if text.startswith(_OLDER_SEAL):
+            return _Seal({})
+        seal = msgspec.json.decode(text, type=_Seal)
     except FileNotFoundError:
         return _Seal({})
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
@@ -129,10 +133,7 @@ class SealProblem(NamedTuple):
 
 
 def seal_problems(folder: Path, full_check_bytes: float = inf) -> Iterator[SealProblem]:
-    """Where the files differ from the seal; nothing without one.
-
-    Of files larger than `full_check_bytes` only the size and the first blocks are compared.
-    """
+    """Where files differ from the seal, if there is one; of those above `full_check_bytes` size and first blocks."""
     seal = _load(folder)
     if seal is None:
         yield SealProblem(f"{SEAL_FILE}: is damaged; it is written again", harmless=True)
