@@ -45,7 +45,7 @@ def test_why_and_history_are_those_of_the_commands(folder: Path) -> None:
 
 def test_pages_are_those_of_the_export(folder: Path, tmp_path: Path) -> None:
     birds = opilio.open(folder)
-    table = birds.pages(columns=[*birds.pages().columns, "text"])
+    table = birds.pages(columns=[*birds.pages().columns, "polarity", "text"])
     exported = [json.loads(line) for line in command("export", folder).stdout.splitlines()]
     assert table.to_list() == exported
     assert birds.export(tmp_path / "birds.jsonl") == len(exported) == len(table)

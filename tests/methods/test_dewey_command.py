@@ -50,7 +50,7 @@ def test_page_is_fetched_and_its_links_have_classes(tmp_path: Path) -> None:
         found = result(tmp_path, url, "--proxy", server.proxy, "--allow-private")
         lost = opilio("topic", "dewey", url + "s", "--proxy", server.proxy, "--allow-private", cwd=tmp_path)
     assert found["galaxy"][:3] == "598"
-    assert found["links"] == [{"anchor": "trombone", "url": "http://birds.example/trombone", "galaxy": "788"}]
+    assert found["links"] == [{"anchor": "trombone", "url": "http://birds.example/trombone", "galaxy": "788.9"}]
     assert lost.returncode == 2
     assert "can't be fetched (status 404)" in one_line(lost)
 
