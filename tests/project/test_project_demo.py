@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from opilio.cli.demo import demo
+from opilio.cli.demo import demo, demo_proxy
 from opilio.core.errors import UsageError
 from opilio.core.settings import Settings
 from opilio.manage.status import collection_status
@@ -50,6 +50,11 @@ def test_collection_of_the_demo_is_resumed_in_the_web_of_the_demo(shown: tuple[s
     after = collection_status(copy)
     assert (done.returncode, after.fetched) == (0, 130), done.stderr
     assert after.pages > collection_status(shown[1] / "breadth").pages
+
+
+def test_another_crawl_beside_the_demo_is_not_sent_to_its_web(shown: tuple[str, Path]) -> None:
+    with demo_proxy(shown[1] / "mine") as proxy:
+        assert proxy is None
 
 
 def test_demo_touches_no_foreign_folder(tmp_path: Path) -> None:

@@ -171,7 +171,11 @@ def demo_proxy(folder: Path | None) -> Iterator[str | None]:
 
 
 def _is_demo(folder: Path) -> bool:
-    if (folder.resolve().parent / MARKER_FILE).exists():
+    from opilio.core.settings import Settings
+
+    # A user may crawl into other folders beside those of the demo.
+    own = folder.name in (Settings().strategy, BASELINE_STRATEGY)
+    if own and (folder.resolve().parent / MARKER_FILE).exists():
         return True
     from opilio.store.postgres.collection import linked_database
 

@@ -38,9 +38,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     headings: tuple[tuple[int, str], ...] = ()  # (rank 1..6, text)
     flow: str = ""
     boilerplate: tuple[bool, ...] = ()  # one per block of `flow`
-    lists: tuple[
-        tuple[int, int], ...
-    ] = ()  # first block and one past the last of each list, where the parser reads them
+    lists: tuple[tuple[int, int], ...] = ()  # first and last + 1 block of each list; read for some strategies only
     links: tuple[Link, ...] = ()
     content_type: str = ""
     encoding: str = ""

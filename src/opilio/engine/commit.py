@@ -228,7 +228,7 @@ class BatchCommitter:
         due_at = revisits.next_due_at(now) if revisits is not None and revisits.continuous else None
         if due_at is None:
             return wakes_at
-        due_at = max(due_at, now + 1.0)  # what is due now has just been tried
+        due_at = max(due_at, now + 1.0)  # revisits that are due now were tried in this turn
         return due_at if wakes_at is None else min(wakes_at, due_at)
 
     @property

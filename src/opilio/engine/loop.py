@@ -1,8 +1,8 @@
 """The engine: leases hosts, visits them, commits in batches, stops for a reason.
 
-The same loop drives a live crawl and a replay. On a virtual clock it works in lock-step: time
-advances only when every visit that can continue has continued and is committed, so a run depends on its random seed,
-not on the number of workers.
+The same loop drives a live crawl and a replay. On a virtual clock it works in lock-step: time advances
+only when every visit that can continue has continued and is committed, so a run depends on its random seed, not on the
+number of workers.
 
 `StopRules` decide when a crawl ends, from counters and the given time.
 """

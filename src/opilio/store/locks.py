@@ -43,7 +43,7 @@ def acquire_write_lock(folder: Path, work: str = CRAWL_COMMAND, patience_s: floa
 
 
 def current_writer(folder: Path) -> str:
-    """The command of the process that writes to a collection now; empty if there is none."""
+    """The command of the process that writes to a collection now; empty if no process does."""
     if (folder / LINK_FILE).exists():
         from opilio.store.postgres.collection import database_writer
 

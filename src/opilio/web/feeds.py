@@ -37,24 +37,25 @@ _SEARCH_PARAMS = (
     _SIZE,
 )
 _SAVED_PARAMS = (Param(name="search", about="The name of the search.", required=True), _SIZE)
-SEARCH_FEEDS = {
-    form: RawRoute(
-        path=f"/search.{form}",
-        about=f"A search as a feed in {_FORMAT_NAMES[form]} format: the pages that were stored last first.",
-        media_type=media_type,
-        params=_SEARCH_PARAMS,
-    )
-    for form, media_type in FEED_TYPES.items()
-}
-SAVED_FEEDS = {
-    form: RawRoute(
-        path=f"/c/{{name}}/feed.{form}",
-        about=f"A saved search as a feed in {_FORMAT_NAMES[form]} format: relevant pages stored since it was saved.",
-        media_type=media_type,
-        params=_SAVED_PARAMS,
-    )
-    for form, media_type in FEED_TYPES.items()
-}
+
+
+def _feed_routes(path: str, about: str, params: tuple[Param, ...]) -> dict[str, RawRoute]:
+    """One route for each format."""
+    return {
+        form: RawRoute(
+            path=f"{path}.{form}",
+            about=f"{about} As a feed in {_FORMAT_NAMES[form]} format.",
+            media_type=media_type,
+            params=params,
+        )
+        for form, media_type in FEED_TYPES.items()
+    }
+
+
+SEARCH_FEEDS = _feed_routes("/search", "A search, the pages that were stored last first.", _SEARCH_PARAMS)
+SAVED_FEEDS = _feed_routes(
+    "/c/{name}/feed", "The relevant pages of a saved search that were stored since it was saved.", _SAVED_PARAMS
+)
 OPENSEARCH = RawRoute(
     path="/opensearch.xml", about="The OpenSearch description, for browsers.", media_type=OPENSEARCH_TYPE
 )
