@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 
 from checks.indexed import Sheet, store
+from opilio.core.records import url_key
 from opilio.search import manifest
 from opilio.search import searcher as searcher_module
+from opilio.search.candidates import RankingWeights, SearchRequest
 from opilio.search.indexer import rebuild_index
 from opilio.search.meaning import page_vectors, word_rarity
+from opilio.search.query_builder import FieldWeights
+from opilio.search.ranking import Search
 from opilio.search.results import IndexDocument, SearchResults
 from opilio.search.searcher import Searcher
 from opilio.store.seal import read_seal, seal_problems
@@ -89,6 +93,18 @@ def test_both_of_two_equally_rare_words_are_needed(searcher: Searcher) -> None:
     assert found(searcher.search("volcano owl")) != []
     assert "No page contains enough" in searcher.search("volcano owl").notes[0]
     assert searcher.search("barn night").notes == ()
+
+
+def test_coverage_is_the_share_of_the_words_that_a_page_contains(searcher: Searcher) -> None:
+    search = Search(
+        searcher._open(), SearchRequest(query="large eagle wings lava"), FieldWeights(), RankingWeights(candidates=20)
+    )
+    covered = {one.key: one.coverage for one in search.find().found}
+    large, eagle, wings, lava = (search.weight_of(term) for term in search.content_terms()[:4])
+    known = large + eagle + wings + lava
+    assert covered[url_key(f"{HOST}/eagle")] == pytest.approx((large + eagle + wings) / known)
+    assert covered[url_key(f"{HOST}/wing")] == pytest.approx((large + wings) / known)
+    assert covered[url_key(f"{HOST}/shark")] == pytest.approx(large / known)
 
 
 def test_total_and_facets_count_pages_found_by_meaning(searcher: Searcher) -> None:

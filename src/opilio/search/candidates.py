@@ -20,6 +20,7 @@ ScoreArray = np.ndarray[Any, np.dtype[np.float64]]
 MAX_PAGED_HITS = 10_000
 MAX_PAGE_SIZE = 100
 MIN_TEXT_SCORE = 1e-9  # avoids the logarithm of 0
+MAX_COVERED_WORDS = 20  # scores are numbers of 24 bits
 
 
 class SearchRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +75,7 @@ class SearchCandidate(msgspec.Struct):
     score: float
     collections: list[str]  # names of the collections that contain the page
     meaning: float = 0.0  # similarity to the query's meaning
+    coverage: float = 0.0  # share of a question's words that the page contains, by their weight
 
 
 def merge_candidates(candidates: Iterable[SearchCandidate]) -> list[SearchCandidate]:
@@ -90,6 +92,32 @@ def merge_candidates(candidates: Iterable[SearchCandidate]) -> list[SearchCandid
             found[one.key] = known = one
         known.collections, known.relevance = collections, relevance
     return sorted(found.values(), key=lambda f: -f.score)
+
+
+def set_coverage(
+    candidates: Sequence[SearchCandidate], schema: tantivy.Schema, words: Sequence[tuple[tantivy.Query, float]]
+) -> None:
+    """Set which share of the words, each with its weight, the candidates of one index contain.
+
+    One query: a page that contains the word number n scores 2^n more, so its score is the set of its words.
+    """
+    if not candidates or not words:
+        return
+    words = words[:MAX_COVERED_WORDS]
+    bits = [
+        (tantivy.Occur.Should, tantivy.Query.const_score_query(query, float(1 << number)))
+        for number, (query, _) in enumerate(words)
+    ]
+    chosen = tantivy.Query.term_set_query(schema, "key", [one.key for one in candidates])
+    among = (tantivy.Occur.Must, tantivy.Query.const_score_query(chosen, 0.0))
+    searcher, weights = candidates[0].searcher, np.array([weight for _, weight in words])
+    result = searcher.search(tantivy.Query.boolean_query([among, *bits]), len(candidates))
+    keys = searcher.fast_field_values("key", [address for _, address in result.hits])
+    found = {key: int(score) for (score, _), key in zip(result.hits, keys, strict=True)}
+    sets = np.array([found.get(one.key, 0) for one in candidates])
+    contained = (sets[:, None] >> np.arange(len(words))) & 1
+    for one, share in zip(candidates, (contained @ weights / max(weights.sum(), MIN_TEXT_SCORE)).tolist(), strict=True):
+        one.coverage = share
 
 
 class SearchPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,6 +183,7 @@ class RankingWeights(msgspec.Struct, frozen=True, kw_only=True):
     meaning: float = 1.0  # of the similarity to the query's meaning, for questions
     meaning_words: float = 3.0  # in a question of more words each adds to the text score, so meaning counts less
     meaning_foreign: float = 4.0  # of the meaning of a question in another language than the pages
+    coverage: float = 0.5  # of the share of a question's words that a page contains
     meaning_pages: int = 50  # most similar pages that are added to the text matches
     min_similarity: float = 0.45  # of an added page
     min_similarity_alone: float = 0.35  # of an added page, if no page contains enough of the words
@@ -176,10 +205,10 @@ class RankingWeights(msgspec.Struct, frozen=True, kw_only=True):
 
     def combine_candidates(self, found: Sequence[SearchCandidate], meaning_weight: float) -> None:
         """Set the score of all candidates of a search."""
-        parts = np.array([(one.text_score, one.relevance, one.authority, one.meaning) for one in found]).reshape(-1, 4)
-        text, relevance, authority, meaning = parts.T
+        parts = np.array([(c.text_score, c.relevance, c.authority, c.meaning, c.coverage) for c in found])
+        text, relevance, authority, meaning, coverage = parts.reshape(-1, 5).T
         if meaning_weight:
             text = np.maximum(text, self.floor * text.max(initial=1.0))
-        scores = self.combine(text, relevance, authority) + meaning_weight * meaning
+        scores = self.combine(text, relevance, authority) + meaning_weight * meaning + self.coverage * coverage
         for one, score in zip(found, scores.tolist(), strict=True):
             one.score = score

@@ -23,6 +23,7 @@ from opilio.search.candidates import (
     SearchRequest,
     build_hit,
     merge_candidates,
+    set_coverage,
 )
 from opilio.search.meaning import Matrix, query_vector, word_rarity
 from opilio.search.query import QueryGroup, QueryTerm, is_plain_word, parse_query, positive_terms
@@ -81,7 +82,6 @@ class Search:
         self._builders = [
             QueryBuilder(self._scope(s, searcher), weights, self._forms.alternatives) for s, searcher in self._indexes
         ]
-
         self._foreign = bool(searchers) and is_foreign(self._group, self._languages, self._is_rare)
 
     def _scope(self, index: OpenIndex, searcher: tantivy.Searcher) -> QueryScope:
@@ -288,9 +288,18 @@ class Search:
             ]
             for one, meaning in zip(first, np.max(columns, axis=0).tolist(), strict=True):
                 one.meaning = meaning
+            if not self._foreign:
+                self._set_coverage(first)
         self._ranking.combine_candidates(first, plan.meaning_weight)
         for one in rest:
             one.score = math.log(max(one.text_score, MIN_TEXT_SCORE))
+
+    def _set_coverage(self, first: Sequence[SearchCandidate]) -> None:
+        """Which of the question's words each page contains, so that all of them count more than one in a title."""
+        words = self._content_words()
+        for (index, searcher), builder in zip(self._indexes, self._builders, strict=True):
+            queries = [(builder.build(parse_query(word)), builder.exact_idf(word)) for word in words]
+            set_coverage([one for one in first if one.searcher is searcher], index.schema, queries)
 
     def _distinct(self, queries: Sequence[tantivy.Query]) -> DistinctQueries:
         """The queries without pages that an earlier index has; beyond `MAX_PAGED_HITS` per index none is noticed."""
