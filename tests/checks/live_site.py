@@ -195,9 +195,19 @@ FINDING = {
     "listing pages with equal text and different links": Feature(
         GALLERY | pages("/item/1", "/item/2"), {"/item/1": "page", "/item/2": "page"}, ("/list/1", "/list/2")
     ),
-    "`hreflang`, `amphtml`": Feature(
-        {"/many": html("/many", "", "<link rel=alternate hreflang=de href=/de><link rel=amphtml href=/amp>")},
-        {"/many": "page", "/de": "unknown", "/amp": "unknown"},
+    "`hreflang`, in the head and in the `Link` header": Feature(
+        {
+            "/de": html(
+                "/de", "", "<link rel=alternate hreflang=en href=/en><link rel=alternate hreflang=fr href=/fr>"
+            ),
+            "/it": html("/it", link="</by-header>; rel=alternate; hreflang=en-GB"),
+        }
+        | pages("/en", "/by-header"),
+        {"/de": "page", "/en": "page", "/fr": "unknown", "/by-header": "page"},
+        ("/de", "/it"),
+    ),
+    "`amphtml`": Feature(
+        {"/many": html("/many", "", "<link rel=amphtml href=/amp>")}, {"/many": "page", "/amp": "unknown"}
     ),
     "canonical URL": Feature(
         {f"/c?{query}": html("/c", f"<p>{query}", CANONICAL) for query in ("print=1", "ref=abc")},

@@ -130,6 +130,27 @@ def test_refresh_next_and_previous_are_links_without_text(page_of: PageOf) -> No
     assert page.main_text == "text"
 
 
+@pytest.mark.parametrize(
+    ("own", "wanted", "expected"),
+    [
+        ("de", {"en"}, ["/en"]),
+        ("en", {"en"}, []),
+        ("", {"en", "fr"}, ["/en", "/fr"]),
+        ("de", {"fi"}, ["/all"]),
+        ("fi", {"fi"}, []),
+        ("de", set(), []),
+    ],
+)
+def test_page_in_a_wanted_language_is_a_link(own: str, wanted: set[str], expected: list[str]) -> None:
+    tags = ("en-AU", "en", "fr", "x-default")
+    named = {"en-AU": "/au", "x-default": "/all"}
+    links = "".join(f"<link rel=alternate hreflang={tag} href={named.get(tag, f'/{tag}')}>" for tag in tags)
+    page = HtmlParser(languages=wanted).parse(answer(f"<html lang='{own}'><title>Wrens</title>{links}x"))
+    assert [(link.url.removeprefix("http://example.org"), link.anchor) for link in page.links] == [
+        (path, "Wrens") for path in expected
+    ]
+
+
 def test_rel_is_recorded_and_link_kept_when_nofollow(page_of: PageOf) -> None:
     assert page_of("<a rel='NoFollow ugc' href=x>x</a>").links[0].rel == "nofollow ugc"
 

@@ -5,15 +5,15 @@ import sys
 import pytest
 
 from opilio.core.errors import ConfigError
-from opilio.core.settings import Tree
+from opilio.core.settings import HtmlLibrary, Tree
 from opilio.engine.wiring.analysis import AnalysisOptions, build_shared_parts
 from opilio.engine.wiring.settings import complete_settings
 from opilio.parse.html import HtmlParser
 from opilio.testing.parser import answer, check_page
 from opilio.topic.setup import resolve_settings
 
-# The one written page that the libraries lay out differently, which shows which of them is used.
-BLOCK_IN_INLINE = answer("<span>a<div>b</div>c</span>")
+# A tag that loses its attributes in one of the libraries, which shows which of them is used.
+MANY_ATTRIBUTES = answer(f"<a href=1 {' '.join(f'a{number}' for number in range(6_000))}>a</a>")
 
 CASES = {
     "nesting": "<div><ul><li>a<ul><li>b <a href=1>c</a></ul><li>d</ul><div>e<section>f</section>g</div></div>",
@@ -42,6 +42,7 @@ CASES = {
     "inline frame": "<iframe src=1 title=a><a href=2>b</a></iframe>c<map><area href=3 alt=d></map>",
     "select": "<select><option>a<option>b<p>c</select>d<datalist><option>e</datalist>",
     "forms": "<form>a<form>b</form>c<button>d<button>e</button><label>f<input value=g></label>",
+    "blocks in inline elements": "<span>a<div>b</div>c</span><a href=1><div>d</div>e</a>f<b><p>g<ul><li>h</ul>i</b>j",
     "white space": "<p> a \n b\t<b> c </b> d<br>e<br><br>f<pre>\n  g\n\n  h</pre>i&nbsp; &nbsp;j",
     "boilerplate": "<header>a</header><nav><a href=1>b</a></nav><main><header>c</header>d</main><aside>e</aside>f",
     "headings": "<h1>a <a href=1>b</a></h1><h2>c<h3>d</h2>e<a href=2>f</a><hgroup><h2>g</h2><p>h</hgroup>",
@@ -78,11 +79,34 @@ def test_encoding_is_the_same(case: str) -> None:
     assert HtmlParser(library="selectolax").parse(fetched) == HtmlParser().parse(fetched)
 
 
-@pytest.mark.parametrize(("library", "text"), [("", "a\nbc"), ("turbohtml", "a\nbc"), ("selectolax", "a\nb\nc")])
-def test_crawl_uses_the_library_of_its_settings(library: str, text: str) -> None:
+@pytest.mark.parametrize(("library", "links"), [("", 1), ("turbohtml", 1), ("selectolax", 0)])
+def test_crawl_uses_the_library_of_its_settings(library: str, links: int) -> None:
     tree: Tree = {"topic": {"keywords": ["wren"]}, "engine": {"html_library": library} if library else {}}
     shared = build_shared_parts(complete_settings(resolve_settings(tree)), AnalysisOptions())
-    assert shared.parser.parse(BLOCK_IN_INLINE).text == text
+    assert len(shared.parser.parse(MANY_ATTRIBUTES).links) == links
+
+
+@pytest.mark.parametrize("library", ["turbohtml", "selectolax"])
+@pytest.mark.parametrize(
+    ("html", "text"),
+    [
+        ("<span>a<div>b</div>c</span>", "a\nb\nc"),
+        ("<b><p>a</p></b>b", "a\nb"),
+        ("x <font>a<h2>b</h2></font> y", "x a\nb\ny"),
+        ("<x-card><section>a</section><i>b</i></x-card>", "a\nb"),
+        ("<i><div>a</div><div>b</div></i>", "a\nb"),
+        ("<b>\x04\x02<p>a</p>b</b>", "a\nb"),
+        ("<b><p>a</p>b<rp><a href=1>c</a></rp></b>", "a\nbc"),
+    ],
+)
+def test_block_in_an_inline_element_ends(html: str, text: str, library: HtmlLibrary) -> None:
+    assert HtmlParser(library=library).parse(answer(html)).text == text
+
+
+def test_link_around_blocks_is_one_link() -> None:
+    page = HtmlParser().parse(answer("a <a href=1>b<div>c</div>d</a> e"))
+    assert [link.anchor for link in page.links] == ["b c d"]
+    assert page.text == "a\nb c d\ne"
 
 
 def test_unknown_library_is_an_error() -> None:

@@ -16,7 +16,9 @@ _FEED_TYPES = frozenset({"application/rss+xml", "application/atom+xml"})
 _FOLLOWED_RELS = ("next", "prev", "previous")
 _LINK_VALUE = re.compile(r"<([^<>]*)>([^<,]*)")
 _REL = re.compile(r"""\brel\s*=\s*["']?([\w -]+)""", re.IGNORECASE)
+_HREFLANG = re.compile(r"""\bhreflang\s*=\s*["']?([\w-]+)""", re.IGNORECASE)
 _MAX_LINK_HEADER = 8_000
+_MAX_ALTERNATES = 200
 _DATE_META_NAMES = (
     "article:published_time",
     "date",
@@ -48,6 +50,8 @@ class PageHead(msgspec.Struct, kw_only=True):
     repeated: list[tuple[str, str]] = msgspec.field(default_factory=list)
     links: list[HeadLink] = msgspec.field(default_factory=list)
     feeds: list[str] = msgspec.field(default_factory=list)
+    # Language tag (or x-default) and href of the same page in other languages.
+    alternates: list[tuple[str, str]] = msgspec.field(default_factory=list)
 
     def first_value(self, *names: str) -> str:
         """The first nonempty value of these names."""
@@ -81,21 +85,22 @@ def read_head(elements: Iterable[Element]) -> PageHead:
     return head
 
 
-def read_header_links(headers: Iterable[tuple[str, str]]) -> list[HeadLink]:
-    """The links of `Link` (RFC 8288: next, previous) and `Refresh` headers.
+def read_header_links(headers: Iterable[tuple[str, str]], head: PageHead) -> None:
+    """Add the links of `Link` (RFC 8288: next, previous, other languages) and `Refresh` headers.
 
-    >>> read_header_links([("Link", '</2>; rel="next", </s.css>; rel=preload'), ("Refresh", "5; url=/new")])
-    [HeadLink(href='/2', rel='next', anchor=''), HeadLink(href='/new', rel='refresh', anchor='')]
+    >>> read_header_links([("Link", '</2>; rel=next, </de>; rel="alternate"; hreflang="de"')], head := PageHead())
+    >>> head.links, head.alternates
+    ([HeadLink(href='/2', rel='next', anchor='')], [('de', '/de')])
     """
-    links = []
     for name, value in headers:
         if name.lower() == "link":
             for href, options in _LINK_VALUE.findall(value[:_MAX_LINK_HEADER]):
                 words = link_rels(options)
-                links += [HeadLink(href.strip(), rel) for rel in _FOLLOWED_RELS if rel in words][:1]
+                head.links += [HeadLink(href.strip(), rel) for rel in _FOLLOWED_RELS if rel in words][:1]
+                if "alternate" in words and (language := _HREFLANG.search(options)):
+                    head.alternates.append((language[1], href.strip()))
         elif name.lower() == "refresh" and (refresh := _REFRESH.match(value)):
-            links.append(HeadLink(refresh[1].strip(), "refresh"))
-    return links
+            head.links.append(HeadLink(refresh[1].strip(), "refresh"))
 
 
 def link_rels(options: str) -> list[str]:
@@ -129,8 +134,11 @@ def _read_link(head: PageHead, element: Element) -> None:
         head.canonical = head.canonical or href
     if "license" in rels:
         head.licence = head.licence or href.strip()
-    if "alternate" in rels and (element.attr("type") or "").lower() in _FEED_TYPES:
-        head.feeds.append(href)
+    if "alternate" in rels:
+        if (element.attr("type") or "").lower() in _FEED_TYPES:
+            head.feeds.append(href)
+        elif (language := element.attr("hreflang")) and len(head.alternates) < _MAX_ALTERNATES:
+            head.alternates.append((language, href))
     for rel in _FOLLOWED_RELS:
         if rel in rels:
             head.links.append(HeadLink(href, rel, clean_text(element.attr("title") or "")))

@@ -6,7 +6,8 @@ processes. In plain text, blank lines separate blocks and URLs are links.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 import turbohtml
@@ -18,8 +19,16 @@ from opilio.core.settings import HtmlLibrary
 from opilio.core.urls import canonicalize_url
 from opilio.parse.documents.formats import convert_document
 from opilio.parse.encoding import ContentKind, declared_encoding, decode_text, detect_kind, encode_href, xml_encoding
-from opilio.parse.head import HeadLink, PageHead, read_head, read_header_links
-from opilio.parse.links import build_head_links, build_links, fill_empty_anchors, find_links, resolve_links, tag_paths
+from opilio.parse.head import PageHead, read_head, read_header_links
+from opilio.parse.links import (
+    build_head_links,
+    build_links,
+    choose_alternates,
+    fill_empty_anchors,
+    find_links,
+    resolve_links,
+    tag_paths,
+)
 from opilio.parse.metadata import JSON_LD_TYPE, json_ld_licence
 from opilio.parse.signals import read_signals
 from opilio.parse.text_blocks import HIDDEN_ELEMENTS, clean_text, extract_flow
@@ -59,7 +68,7 @@ def parse_plain_text(url: str, text: str, encoding: str, limit: int) -> Page:
 
 MAX_LINKS = 5_000
 MAX_FEEDS = 5
-MAX_HEAD_LINKS = 20  # next, previous, refresh
+MAX_HEAD_LINKS = 20  # next, previous, refresh, other languages
 
 # From bytes and their declared encoding to a tree. The second one (lexbor_tree.py) has the same operations.
 TreeBuilder = Callable[[bytes, str | None], turbohtml.Document]
@@ -77,13 +86,23 @@ _SHADOW_ROOT = re.compile(rb"<template(?=[^<>]*\sshadowrootmode)[^<>]*>", re.IGN
 _SELF_CLOSED = re.compile(rb"<(script|style|title|iframe|textarea|a|div|span|p|td|th|li|i|b|em|strong)(\s[^<>]*)?/>")
 
 
+class _ReadOptions(NamedTuple):
+    """What is read of a document; see `HtmlParser`."""
+
+    max_links: int
+    with_paths: bool
+    with_lists: bool
+    languages: frozenset[str]
+
+
 class HtmlParser:
     """Parses HTML, XHTML, Markdown, plain text and documents.
 
     `agent` is the product token that robots directives may name.
     Without `paths`, links have no tag path, which saves a tenth of the time. With `lists`, a page knows the blocks of
     its lists.
-    `library` builds the trees of HTML pages.
+    `library` builds the trees of HTML pages. `languages` are the codes of those in which a page's other versions
+    (hreflang) are links of the page.
     """
 
     def __init__(
@@ -94,11 +113,10 @@ class HtmlParser:
         paths: bool = True,
         lists: bool = False,
         library: HtmlLibrary = "turbohtml",
+        languages: Iterable[str] = (),
     ) -> None:
         self._agent = agent
-        self._max_links = max_links
-        self._with_tag_paths = paths
-        self._with_lists = lists
+        self._options = _ReadOptions(max_links, paths, lists, frozenset(languages))
         self._build_tree = _tree_builder(library)
 
     def parse(self, fetched: FetchResult) -> Page:
@@ -110,12 +128,11 @@ class HtmlParser:
             raise ParseError(f"url: {fetched.url[:200]!r} is not an http or https URL")
         kind = ContentKind.HTML if fetched.converted else detect_kind(content_type, fetched.body)
         if kind is ContentKind.PLAIN:
-            page, head = parse_plain_text(url, *decode_text(fetched.body, content_type), self._max_links), PageHead()
+            text, encoding = decode_text(fetched.body, content_type)
+            page, head = parse_plain_text(url, text, encoding, self._options.max_links), PageHead()
         else:
             document = parse_response_tree(fetched, kind, self._build_tree)
-            header_links = read_header_links(fetched.headers)
-            wanted = self._max_links, self._with_tag_paths, self._with_lists
-            page, head = _read_document(document, url, header_links, *wanted)
+            page, head = _read_document(document, url, fetched.headers, self._options)
         if not head.licence:
             _find_licence(page, head, fetched.body)
         signals = read_signals(fetched, head, self._agent)
@@ -193,16 +210,11 @@ def parse_tree(
 
 
 def _read_document(
-    document: turbohtml.Document,
-    url: str,
-    header_links: list[HeadLink],
-    max_links: int,
-    with_paths: bool,
-    with_lists: bool,
+    document: turbohtml.Document, url: str, headers: Sequence[tuple[str, str]], options: _ReadOptions
 ) -> tuple[Page, PageHead]:
     document.remove(HIDDEN_ELEMENTS)
     head = read_head(document.iter_elements(HEAD_ELEMENTS))
-    head.links += header_links
+    read_header_links(headers, head)
     base = (canonicalize_url(head.base, url) if head.base else None) or url
     root, body = document.root, _find_body(document)
     if root is None or body is None:
@@ -211,15 +223,18 @@ def _read_document(
     places, headings = find_links(body, head.title)
     if encoding != "utf-8":
         places = [(e, href if href.isascii() else encode_href(href, encoding), above) for e, href, above in places]
-    kept, beyond = resolve_links(places, base, url, max_links)
-    paths = tag_paths(kept, body) if with_paths else [""] * len(kept)
+    kept, beyond = resolve_links(places, base, url, options.max_links)
+    paths = tag_paths(kept, body) if options.with_paths else [""] * len(kept)
     fill_empty_anchors(kept)
-    flow, boilerplate, lists = extract_flow(body, [element for element, _, _ in kept], with_lists)
+    flow, boilerplate, lists = extract_flow(body, [element for element, _, _ in kept], options.with_lists)
     anchors = _find_anchors(flow)
     # Impossible by construction; wrong contexts would be worse than no page.
     if len(anchors) != len(kept):
         raise ParseError(f"html: {len(kept)} links but {len(anchors)} link marks")
     links = build_links(kept, paths, anchors)
+    language = (root.attr("lang") or root.attr("xml:lang") or head.first_value("content-language")).strip()
+    if head.alternates and options.languages:
+        head.links += choose_alternates(head, language, base, url, options.languages)
     unplaced = build_head_links(head.links[:MAX_HEAD_LINKS], base, url, len(links))
     page = Page(
         url=url,
@@ -227,7 +242,7 @@ def _read_document(
         description=head.first_value("description", "og:description"),
         keywords=head.first_value("keywords"),
         canonical=(canonicalize_url(head.canonical, base) if head.canonical else None) or "",
-        language=(root.attr("lang") or root.attr("xml:lang") or head.first_value("content-language")).strip(),
+        language=language,
         headings=tuple(headings),
         flow=BLOCK_BREAK.join([flow, *(f"{LINK_START}{link.anchor}{LINK_END}" for link in unplaced)]),
         boilerplate=(*boilerplate, *(True for _ in unplaced)),

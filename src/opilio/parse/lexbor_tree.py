@@ -15,17 +15,15 @@ from turbohtml import Document, Namespace, PlainText, Text
 
 from opilio.core.errors import ParseError
 from opilio.parse.encoding import canonical_encoding, decode_text
+from opilio.parse.text_blocks import FLOW_BREAKS
 
 # The depth that the default library allows.
 _MAX_DEPTH = 512
-# Elements whose text is never shown, and those that break the flow.
+# Elements whose text is never shown.
 _SILENT_ELEMENTS = frozenset(("head", "title", "style", "script", "template", "rp"))
-_FLOW_BREAKS = frozenset(
-    "address article aside body dd details div dl dt figcaption figure footer h1 h2 h3 h4 h5 h6 header hr html main nav"
-    " p section summary".split()
-)
 # Their children are HTML again (HTML standard, 13.2.6.5).
 _INTEGRATION_POINTS = frozenset(("mi", "mo", "mn", "ms", "mtext", "annotation-xml", "foreignObject", "desc", "title"))
+_FLOW_BREAKS = frozenset(FLOW_BREAKS)
 _WHITE_SPACE = re.compile("[ \t\n\r\f]+")
 
 # Only such a page can have a tag with too many attributes or too deep nesting.
@@ -103,6 +101,10 @@ class LexborElement:
         wanted = (tags,) if isinstance(tags, str) else tags
         found = (node for node in self.descendants if isinstance(node, LexborElement) and node.tag in wanted)
         return next(found, None)
+
+    def select(self, _selector: str) -> list["LexborElement"]:
+        """Blocks that `to_text` does not end: none here."""
+        return []
 
     def closest(self, selector: str) -> "LexborElement | None":
         """The nearest of this element and those around it whose tag is in a list such as `article,main`."""

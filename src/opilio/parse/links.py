@@ -12,8 +12,9 @@ from turbohtml import Element, Namespace, Node, Text
 from opilio.core.page import Link
 from opilio.core.records import url_key
 from opilio.core.urls import canonicalize_urls
-from opilio.parse.head import HeadLink
+from opilio.parse.head import HeadLink, PageHead
 from opilio.parse.text_blocks import clean_text
+from opilio.text.languages import language_code
 
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 # Elements that are links, and the attribute with the URL.
@@ -49,8 +50,12 @@ def find_links(body: Element, title: str) -> tuple[list[LinkElement], list[tuple
                 # Its content is a fallback for browsers without frames.
                 element.set_text("")
             href = element.attr(source)
-            # Links within the page are dropped later, so they need no check.
-            if href is not None and (href[:1] == "#" or not _is_hidden(element)):
+            # Links within the page are dropped later, so they need no check. A link that no visitor can see is there
+            # to catch crawlers.
+            if href is not None and (
+                href[:1] == "#"
+                or (element.attr("hidden") is None and not ((style := element.attr("style")) and _INVISIBLE(style)))
+            ):
                 places.append((element, href, above))
         else:
             found = (int(tag[1]), _heading_text(element))
@@ -58,12 +63,6 @@ def find_links(body: Element, title: str) -> tuple[list[LinkElement], list[tuple
             open_headings = [*(h for h in open_headings if h[0] < found[0]), found]
             above = (found[1], open_headings[-2][1] if len(open_headings) > 1 else "", main)
     return places, headings
-
-
-def _is_hidden(element: Element) -> bool:
-    """True for a link that no visitor can see: it is there to catch crawlers."""
-    style = element.attr("style")
-    return bool(style and _INVISIBLE(style)) or element.attr("hidden") is not None
 
 
 def _heading_text(element: Element) -> str:
@@ -182,8 +181,29 @@ def build_links(places: list[LinkElement], paths: list[str], anchors: list[str])
     return links
 
 
+def choose_alternates(head: PageHead, language: str, base: str, url: str, wanted: frozenset[str]) -> list[HeadLink]:
+    """Links to the page in each wanted language that it is not in itself, the version without a region first.
+
+    If none of these languages is there, a link to the version for all others (x-default). A site lists dozens of
+    versions on every page, most of them in languages that the crawl is not about.
+    """
+    urls = canonicalize_urls([href for _, href in head.alternates], base)
+    own = {language_code(language)}
+    found: dict[str, tuple[str, str]] = {}
+    for (tag, _), target in zip(head.alternates, urls, strict=True):
+        code = "x-default" if tag.strip().lower() == "x-default" else language_code(tag)
+        if target == url:
+            own.add(code)
+        elif target is not None and (code not in found or len(tag) < len(found[code][0])):
+            found[code] = tag, target
+    chosen = [found[code][1] for code in sorted(wanted - own) if code in found]
+    if not chosen and not wanted & own and "x-default" in found and "x-default" not in own:
+        chosen = [found["x-default"][1]]
+    return [HeadLink(target, "alternate", head.title) for target in chosen]
+
+
 def build_head_links(found: Iterable[HeadLink], base: str, page_url: str, start: int) -> list[Link]:
-    """Links of the head: refresh, next, previous. `start` is the number of their first mark."""
+    """Links of the head: refresh, next, previous, other languages. `start` is the number of their first mark."""
     listed = list(found)
     urls = canonicalize_urls([link.href for link in listed], base)
     links: list[Link] = []

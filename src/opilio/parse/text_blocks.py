@@ -21,6 +21,13 @@ _BLOCK_ELEMENTS = (
     *("li", "td", "th", "tr", "table", "caption", "ul", "ol", "menu", "dir", "pre", "xmp", "listing", "plaintext"),
     *("blockquote", "center", "dialog", "fieldset", "form", "hgroup", "legend", "hr", "noscript", "frameset"),
 )
+# Those that are blocks already, the most common first.
+FLOW_BREAKS = (
+    *("div", "p", "h2", "h3", "h4", "h1", "dd", "dt", "dl", "section", "article", "header", "footer", "nav", "aside"),
+    *("main", "figure", "figcaption", "address", "details", "summary", "h5", "h6", "hr", "body", "html"),
+)
+# turbohtml does not end a block inside an inline element: in `<b><p>one</p>two</b>` the words would be joined.
+_INNER_BLOCKS = f":not({','.join(FLOW_BREAKS)},tbody,thead,tfoot)>:is({','.join(FLOW_BREAKS[:-3])})"
 # Elements whose text turbohtml leaves out, and a link mark in it with it.
 _OMITTED_ELEMENTS = ("rp",)
 # Elements around navigation and the like; a header inside an article is its title.
@@ -70,20 +77,26 @@ def extract_flow(body: Element, links: Sequence[Element], with_lists: bool = Fal
     lists = _find_lists(body) if with_lists else []
     for element in body.iter_elements(_BLOCK_ELEMENTS, True):
         element.tag = "div"
-    for element in body.iter_elements(_OMITTED_ELEMENTS, True):
-        if element.find("a") is not None:
-            element.tag = "span"
     for element in lists:
         _enclose(element, *_LIST_MARKS)
+    block_ends = _end_inner_blocks(body)
     text_written = _render_text(body, links, surroundings)
     marks = _ALL_MARKS if lists else _MARKS
-    expected = [len(links), len(links), 0, len(surroundings), len(surroundings), 0, len(lists), len(lists)]
-    # The page itself contains such characters.
+    around, ends = len(surroundings), len(block_ends)
+    expected = [len(links), len(links), ends, around, around, 0, len(lists), len(lists)]
+    # The page itself contains such characters, or text with a link was left out.
     if list(map(text_written.count, marks)) != expected[: len(marks)]:
         _remove_marks(body)
+        for element in body.iter_elements(_OMITTED_ELEMENTS, True):
+            if element.find("a") is not None:
+                element.tag = "span"
         for element in lists:
             _enclose(element, *_LIST_MARKS)
+        for end in block_ends:
+            end.data = BLOCK_BREAK
         text_written = _render_text(body, links, surroundings)
+    if block_ends:
+        text_written = text_written.replace(BLOCK_BREAK, _EMPTY_LINE)
     if _NESTED_LINKS.search(text_written):
         text_written = _separate_links(text_written)
     return _flag_boilerplate(text_written, bool(lists))
@@ -96,6 +109,16 @@ def _find_lists(body: Element) -> list[Element]:
         )
 
     return [e for e in body.iter_elements(_LIST_ELEMENTS) if e.tag != "table" or not has_blocks(e)]
+
+
+def _end_inner_blocks(body: Element) -> list[Text]:
+    """Put a mark behind every block inside an inline element; returns the marks."""
+    ends = []
+    for block in body.select(_INNER_BLOCKS):
+        end = Text(BLOCK_BREAK)
+        block.insert_after(end)
+        ends.append(end)
+    return ends
 
 
 def _enclose(element: Element, start: str, end: str) -> None:

@@ -198,8 +198,11 @@ def is_function_bigram(word: str) -> bool:
     >>> [word for word in ("お茶", "茶の", "の種", "種類", "すし", "です") if not is_function_bigram(word)]
     ['お茶', '種類', 'すし']
     """
+    # First the words of most pages: this runs for every new word.
+    if word.isascii() or len(word) > 2:
+        return False
     kana = ["\u3041" <= char <= "\u309f" for char in word]
-    if len(word) > 2 or not any(kana):
+    if not any(kana):
         return len(word) == 2 and "的" in word
     if all(kana):
         return len(word) == 1 or "を" in word or word in _FUNCTION_BIGRAMS

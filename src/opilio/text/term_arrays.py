@@ -6,6 +6,7 @@ passed to the vocabulary. This is faster than `split` and a dictionary lookup pe
 
 from array import array
 from collections.abc import Sequence
+from functools import cache
 from typing import TypeVar
 
 import numpy as np
@@ -71,16 +72,18 @@ Codes = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 Offsets = NDArray[np.intp]
 
-# Ten times the words of a typical crawl: with fewer slots, words would displace each other.
-_SLOT_BITS = 19
+# Ten slots for each word: with fewer, words would displace each other. A table for all words of a large crawl takes
+# 8 MB, so it starts small.
+_SLOTS_PER_WORD = 10
+_FIRST_SLOT_BITS, _MAX_SLOT_BITS = 13, 19
 # Bytes processed at once: bounds the tables of powers and keeps the arrays in the CPU cache.
 _CHUNK_BYTES = 1 << 16
 _HASH_BASE = 0x9E3779B97F4A7C15  # odd, so that it has an inverse modulo 2^64
 _HASH_MULTIPLIER = np.uint64(0xC2B2AE3D27D4EB4F)
-_HASH_SHIFT = np.uint64(64 - _SLOT_BITS)
 _SPACE = 32
 
 
+@cache
 def _powers(base: int) -> Hashes:
     """base^0, base^1, … modulo 2^64."""
     factors = np.full(_CHUNK_BYTES, base, dtype=np.uint64)
@@ -98,10 +101,15 @@ class TermEncoder:
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
         self._vocabulary_size = len(vocabulary)
-        self._hashes = np.zeros(1 << _SLOT_BITS, dtype=np.uint64)
-        self._codes = np.zeros(1 << _SLOT_BITS, dtype=np.int64)
+        self._make_slots(_FIRST_SLOT_BITS)
         self._powers = _powers(_HASH_BASE)
         self._inverses = _powers(pow(_HASH_BASE, -1, 1 << 64))
+
+    def _make_slots(self, bits: int) -> None:
+        self._slot_bits = bits
+        self._shift = np.uint64(64 - bits)
+        self._hashes = np.zeros(1 << bits, dtype=np.uint64)
+        self._codes = np.zeros(1 << bits, dtype=np.int64)
 
     def encode(self, flow: str) -> Codes:
         """The codes of a flow's words and marks, in order."""
@@ -122,6 +130,8 @@ class TermEncoder:
         # The vocabulary evicted words, so their stems must be added again.
         if len(self.vocabulary) < self._vocabulary_size:
             self._hashes.fill(0)
+        while len(self.vocabulary) * _SLOTS_PER_WORD > 1 << self._slot_bits < 1 << _MAX_SLOT_BITS:
+            self._make_slots(self._slot_bits + 2)
         chunks = [self._encode_chunk(chunk) for chunk in _split_chunks(data)]
         self._vocabulary_size = len(self.vocabulary)
         return chunks[0] if len(chunks) == 1 else np.concatenate(chunks)
@@ -141,7 +151,7 @@ class TermEncoder:
         return self._look_up(chunk, hashes, before, last)
 
     def _look_up(self, chunk: bytes, hashes: Hashes, before: Offsets, last: Offsets) -> Codes:
-        slots = ((hashes * _HASH_MULTIPLIER) >> _HASH_SHIFT).view(np.intp)
+        slots = ((hashes * _HASH_MULTIPLIER) >> self._shift).view(np.intp)
         # Half the time of indexing with unsigned numbers (measured).
         codes: Codes = self._codes.take(slots)
         missed = (self._hashes.take(slots) != hashes).nonzero()[0]

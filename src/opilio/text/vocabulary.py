@@ -10,6 +10,7 @@ import re
 from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import cache
 
 import xxhash
 
@@ -97,6 +98,12 @@ _MAX_WORD_LENGTH = 40
 _ACRONYM = re.compile(r"\b[A-Z][A-Z0-9]{1,9}\b")
 
 
+@cache
+def _stemmed_stop_words(language: str, normalizer: Normalizer) -> frozenset[str]:
+    """The stop words of a language and their stems."""
+    return stop_words(language) | frozenset(map(make_normalizer(language, normalizer), stop_words(language)))
+
+
 class Vocabulary(dict[str, int]):
     """word -> term. A new word is stemmed once; after that it costs one dictionary lookup.
 
@@ -119,7 +126,7 @@ class Vocabulary(dict[str, int]):
         self.min_length = min_length
         self.capacity = max(capacity, 2 * len(_MARK_CODES))
         self._stem: StemFunction = make_normalizer(self.language, normalizer)
-        self._stop_words = stop_words(self.language) | {self._stem(word) for word in stop_words(self.language)}
+        self._stop_words = _stemmed_stop_words(self.language, normalizer)
         self._surfaces = SurfaceForms()
         self._word_source: Callable[[int], str] = _no_word
         self._stems: dict[int, str] = {}

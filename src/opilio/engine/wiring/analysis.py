@@ -22,6 +22,7 @@ from opilio.engine.workers.pool import AnalysisPool, InlinePool, WorkerPool
 from opilio.engine.workers.process import AnalysisLimits
 from opilio.judge.learned import LearnedJudge, with_link_score
 from opilio.parse.html import HtmlParser
+from opilio.text.languages import language_code
 from opilio.text.reading import PageReader
 from opilio.text.term_arrays import term_array
 from opilio.text.url_words import UrlTerms
@@ -87,10 +88,18 @@ def build_shared_parts(settings: Settings, options: AnalysisOptions) -> SharedPa
         paths=settings.rank["kind"] not in RANKERS_WITHOUT_TAG_PATHS,
         lists=settings.topic.around == "paragraph",
         library=settings.engine.html_library,
+        languages=wanted_languages(settings),
     )
     parser = with_page_rules(html, settings)
     read = options.read_pages(settings, vocabulary)
     return SharedParts(vocabulary, parser, read, options.records, options.wrap_judge)
+
+
+def wanted_languages(settings: Settings) -> set[str]:
+    """The codes of the languages that a crawl looks for: those of the scope, or that of the topic."""
+    scope = settings.scope
+    wanted = {language_code(name) for name in scope.languages} or {language_code(settings.topic.language)}
+    return wanted - {language_code(name) for name in scope.deny_languages} - {""}
 
 
 def build_crawler_parts(
@@ -103,7 +112,8 @@ def build_crawler_parts(
     evolving = EvolvingTopic(WeightTable(), None, background_idf, query_log, banned)
     idf = CachedIdf(background_frequencies().__getitem__)
     words = PageTerms(vocabulary.terms, idf, title=settings.topic.title_weight)
-    genres = build_genres(settings, vocabulary, topic.genres)
+    all_genres = build_genres(settings, vocabulary, ())
+    genres = build_genres(settings, vocabulary, topic.genres) if topic.genres else all_genres
     context = BuildContext(settings, topic, evolving, vocabulary, words, UrlTerms(vocabulary), genres, states)
     topic_judge: Judge = build_component("judge", settings.judge, context)
     judge: Judge = build_component("senses", settings.senses, topic_judge, context)
@@ -125,11 +135,11 @@ def build_crawler_parts(
         # A run with other options may have left states of learners that this one does not have.
         if name in learners:
             restore_state(learners[name], name, state)
-    detect_genre = build_genres(settings, vocabulary, ()).detect
     link_weight = topic_judge.link_weight if isinstance(topic_judge, LearnedJudge) else 0.0
     with_link = partial(with_link_score, link_weight) if link_weight else None
     sample = sampler.sample if sampler is not None else None
-    features = PageFeatures(vocabulary, detect_genre, expands_by_pages, sample, with_link, site_text)
+    features = PageFeatures(vocabulary, all_genres.detect, expands_by_pages, sample, with_link, site_text)
+    features.counts_irrelevant = settings.expansion["kind"] == "pagewise" and settings.expansion["share"] > 0.0
     analyzer = PageAnalyzer(shared.parser, shared.read, judge, ranker, features, learners, records=shared.make_records)
     return AnalysisParts(analyzer, learners, ranker, owner=owner)
 
