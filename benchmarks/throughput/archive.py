@@ -3,19 +3,20 @@
 python benchmarks/throughput/archive.py                                  strategies breadth and opilio, three rounds
 python benchmarks/throughput/archive.py --strategy breadth --set engine.workers=0
 
-The whole command is measured, from start to exit. Parsing, judging and ranking are the same as on the live web, so the
-difference to `run.py` is what a crawl of the web spends on requests, robots.txt and waiting.
+The whole command is measured, from start to exit, and a crawl of 40 pages for the cost of starting. From the CPU time
+of the engine process and of the workers follows how many pages per second a machine with more cores can crawl.
 """
 
 import argparse
+import json
 import shutil
 import sys
-import sysconfig
 import tempfile
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
-from measured import Run, measure
+from measured import measure
 from sites import HOSTS, address_of, collect
 
 from opilio.core.records import FetchResult
@@ -23,6 +24,39 @@ from opilio.store.warc import info_record, response_record
 
 TOPIC = "database queries, indexes and transactions"
 RECORDED_AT = 1_700_000_000.0
+START_PAGES = 40
+CORES = (2, 4, 8, 16)
+# Runs the command and writes the CPU seconds of its process and of its workers into a file.
+COUNT_CPU = """
+import json, resource, sys
+from opilio.cli.main import main
+file = sys.argv.pop(1)
+try:
+    main()
+finally:
+    usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    open(file, "w").write(json.dumps([usage.ru_utime + usage.ru_stime for usage in usages]))
+"""
+
+
+class ArchiveRun(NamedTuple):
+    """A crawl: its pages and speed, and the CPU seconds of the engine process and of the workers."""
+
+    pages: int
+    pages_per_s: float
+    engine_s: float
+    workers_s: float
+
+
+class PageCost(NamedTuple):
+    """CPU ms per page, without the start."""
+
+    engine: float
+    workers: float
+
+    def pages_per_s(self, cores: int) -> float:
+        """What so many cores can do: the engine process has one, at most."""
+        return 1000 / max(self.engine, (self.engine + self.workers) / cores)
 
 
 def write_archive(folder: Path) -> Path:
@@ -42,12 +76,20 @@ def _record(url: str, body: bytes) -> bytes:
     return response_record(FetchResult(url=url, status=200, headers=headers, body=body, started_at=RECORDED_AT))
 
 
-def crawl_command(archive: Path, into: Path, strategy: str, settings: list[str]) -> list[str]:
-    program = str(Path(sysconfig.get_path("scripts")) / "opilio")
-    options = ["--strategy", strategy, "--into", str(into), "--pages", "0", "--json", "--quiet"]
+def crawl(archive: Path, into: Path, strategy: str, pages: int, settings: list[str]) -> ArchiveRun:
+    shutil.rmtree(into, ignore_errors=True)
+    options = ["--strategy", strategy, "--into", str(into), "--pages", str(pages), "--json", "--quiet"]
     chosen = [x for s in ("stop.harvest_below=0", "frontier.traps=false", *settings) for x in ("--set", s)]
     seeds = [x for n in range(HOSTS) for x in ("--seed", f"http://{address_of(n)}/")]
-    return [program, "crawl", TOPIC, "--from", str(archive), *options, *chosen, *seeds]
+    costs = into.with_suffix(".cpu")
+    program = [sys.executable, "-c", COUNT_CPU, str(costs), "crawl", TOPIC, "--from", str(archive)]
+    run = measure([*program, *options, *chosen, *seeds])
+    return ArchiveRun(run.pages, run.pages_per_s, *json.loads(costs.read_text()))
+
+
+def cost_of(run: ArchiveRun, start: ArchiveRun) -> PageCost:
+    pages = run.pages - start.pages
+    return PageCost(*(1000 * (a - b) / pages for a, b in zip(run[2:], start[2:], strict=True)))
 
 
 def main() -> None:
@@ -60,17 +102,23 @@ def main() -> None:
     arguments.folder.mkdir(exist_ok=True)
     print(collect(arguments.folder))
     archive, into = write_archive(arguments.folder), arguments.folder / "collection"
-    runs: dict[str, list[Run]] = {}
-    for _ in range(arguments.rounds):
-        for strategy in arguments.strategy or ["breadth", "opilio"]:
-            shutil.rmtree(into, ignore_errors=True)
-            run = measure(crawl_command(archive, into, strategy, arguments.set))
-            runs.setdefault(strategy, []).append(run)
-            print(f"{strategy}: {run.pages} pages, {run.pages_per_s:.0f}/s, {run.cpu_ms:.2f} ms CPU", flush=True)
-    for strategy, each in runs.items():
-        speed, cpu_ms = median(r.pages_per_s for r in each), median(r.cpu_ms for r in each)
+    for strategy in arguments.strategy or ["breadth", "opilio"]:
+        start = crawl(archive, into, strategy, START_PAGES, arguments.set)
+        runs = []
+        for _ in range(arguments.rounds):
+            runs.append(run := crawl(archive, into, strategy, 0, arguments.set))
+            cost = cost_of(run, start)
+            print(
+                f"{strategy}: {run.pages} pages, {run.pages_per_s:.0f}/s with the start of {sum(start[2:]):.1f} s,"
+                f" CPU ms per page: engine {cost.engine:.2f}, workers {cost.workers:.2f}",
+                flush=True,
+            )
+        every = [cost_of(run, start) for run in runs]
+        cost = PageCost(median(c.engine for c in every), median(c.workers for c in every))
+        by_cores = ", ".join(f"{cores}: {cost.pages_per_s(cores):.0f}" for cores in CORES)
         print(
-            f"{strategy}: {speed:.0f} pages/s, {cpu_ms:.2f} ms CPU per page (median), Python {sys.version.split()[0]}"
+            f"{strategy}: {median(run.pages_per_s for run in runs):.0f} pages/s, engine {cost.engine:.2f} ms, workers"
+            f" {cost.workers:.2f} ms (medians); pages/s by cores: {by_cores}; Python {sys.version.split()[0]}"
         )
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import io
+import os
 import sys
 import zipfile
 from collections.abc import Callable
@@ -77,6 +78,26 @@ def test_responses_are_found_in_every_form_of_archive(tmp_path: Path, name: str)
     assert moved.location == f"{ROOT}new"
     assert asyncio.run(ArchiveFetcher(web).fetch(f"{ROOT}absent")).status == 404
     assert web.home_pages(2) == [ROOT, f"{ROOT}new"]
+
+
+def test_archive_that_did_not_change_is_not_scanned_again(tmp_path: Path) -> None:
+    path, cache = tmp_path / "x.warc.gz", tmp_path / "cache"
+    pages = [FetchResult(url=f"{ROOT}{n}", status=200, body=b"<p>wren", started_at=AT) for n in range(600)]
+    path.write_bytes(b"".join(map(response_record, pages)))
+    before, data = path.stat(), path.read_bytes()
+    found = ArchiveWeb([path], cache).find(f"{ROOT}599")
+    assert found is not None
+    (index,) = cache.iterdir()
+    # The same size and time, so the index is valid although the first records are not.
+    path.write_bytes(b"x" * 9_000 + data[9_000:])
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (len(again := ArchiveWeb([path], cache)), again.find(f"{ROOT}599")) == (600, found)
+    for damage in (b"damaged", index.read_bytes()[:-4]):
+        index.write_bytes(damage)
+        assert 0 < len(ArchiveWeb([path], cache)) < 600
+    index.unlink()
+    os.utime(path)
+    assert 0 < len(ArchiveWeb([path, path], cache)) < 600
 
 
 @pytest.mark.parametrize(

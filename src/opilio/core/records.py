@@ -79,6 +79,7 @@ class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
     truncated: str = ""  # why the body is incomplete: a reason of WARC-Truncated (disconnect, length, time …)
     converted: bytes = b""  # the page as HTML where the body is not: a document converted, the DOM of a browser
     record: bytes = b""  # of an archive: the gzip member of its WARC file that can be stored as it is
+    packed: bytes = b""  # of an archive: the record, from which the analyzing process reads headers and body
     # Signals of the whole host (robots.txt, tdmrep.json) as the response headers that mean the same.
     host_signals: tuple[tuple[str, str], ...] = ()
 
@@ -232,6 +233,8 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     sample_terms: bytes = b""  # the page's most distinctive terms (uint32), which train a learning judge
     site_blocks: bytes = b""  # hashes of its host and of blocks that its site may repeat (uint64)
     warc_record: bytes = b""  # the gzip member to append to the WARC file
+    response: FetchResult | None = None  # if it was packed: the response without its body
+    copies_record: bool = False  # the packed record is the one to append
     sitemap_entries: tuple[SitemapEntry, ...] = ()  # of a sitemap or feed
     feeds: tuple[str, ...] = ()  # feeds that the page links
     failure: Failure | None = None  # a typed failure of parsing, or a skipped content type

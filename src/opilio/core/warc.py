@@ -150,7 +150,7 @@ def read_with_member(data: ByteBuffer, offset: int, length: int) -> tuple[WarcRe
     try:
         record, rest = _split_record(raw or b"")
     except ValueError:
-        raise OfflineWebError(f"the record at byte {offset} can't be read any more: the file has changed") from None
+        raise OfflineWebError("the record can't be read any more: the archive has changed") from None
     return record, member if rest == _RECORD_END else b""
 
 

@@ -1,17 +1,21 @@
 """A web made of archives: WARC and WACZ files. `ArchiveFetcher` answers requests from them, without the network."""
 
 import mmap
+import os
 import zipfile
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from heapq import nsmallest
 from pathlib import Path
+from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from opilio.core.errors import OfflineWebError
-from opilio.core.records import FetchResult
+from opilio.core.files import write_atomically
+from opilio.core.records import FetchResult, url_key
 from opilio.core.urls import canonicalize_url, host_of
 from opilio.core.warc import (
     ByteBuffer,
@@ -27,20 +31,35 @@ from opilio.fetch.recorded import RecordedResponse, recorded_response
 _LOCAL_HEADER_BYTES = 30  # of a ZIP entry, before its name
 _ZIP_SUFFIX = ".wacz"
 _WARC_SUFFIXES = (".warc", ".warc.gz")
+_COLUMN_TYPES = "qqqdh"  # of an index
+_MIN_CACHED_RECORDS = 500  # a smaller archive is scanned in 40 ms
+_KEEP_INDEX_S = 90 * 86_400.0
+
+
+class _ArchiveIndex(msgspec.Struct, array_like=True):
+    """The responses in an archive: URLs, and the values of each as columns of binary numbers."""
+
+    # To know whether the file is still the same.
+    path: str
+    size: int
+    changed_ns: int
+    urls: list[str] = []
+    columns: list[bytes] = []
 
 
 class ArchiveWeb:
-    """The responses of some archives by canonical URL. If a URL was recorded more than once, the last record counts."""
+    """The responses of some archives by canonical URL. If a URL was recorded more than once, the last record counts.
 
-    def __init__(self, paths: Sequence[Path]) -> None:
+    `cache` is a folder for indexes: an archive that did not change is not scanned again.
+    """
+
+    def __init__(self, paths: Sequence[Path], cache: Path | None = None) -> None:
         self._buffers: list[ByteBuffer] = []
         self._numbers: dict[str, int] = {}
-        self._places = [array("q"), array("q"), array("q")]
-        self._recorded_at = array("d")
-        self._statuses = array("h")
-        for path in paths:
-            for buffer in _open_archive(path):
-                self._add(path, buffer)
+        # Number of the buffer, offset and length of the record, time, status.
+        self._columns = _new_columns()
+        for path in _archive_files(paths):
+            self._add(path, cache)
         if not self._numbers:
             names = ", ".join(map(str, paths))
             raise OfflineWebError(f"{names}: no response in it; give WARC or WACZ files with pages")
@@ -54,28 +73,29 @@ class ArchiveWeb:
 
     def find(self, url: str) -> FetchResult | None:
         """The recorded response of a canonical URL, or None."""
+        found = self.find_packed(url)
+        return None if found is None else unpack_response(found)
+
+    def find_packed(self, url: str) -> FetchResult | None:
+        """The same, not yet read: another process can read it from the bytes of the record."""
         number = self._numbers.get(url)
         if number is None:
             return None
-        file, offset, length = (column[number] for column in self._places)
-        record, member = read_with_member(self._buffers[file], offset, length)
-        response = recorded_response(record)
+        file, offset, length, recorded_at, status = [column[number] for column in self._columns]
+        packed = self._buffers[file][offset : offset + length]
         return FetchResult(
             url=url,
-            status=response.status,
-            location=redirect_target(response.status, response.header("location"), url),
-            headers=response.headers,
-            body=response.body,
-            size_bytes=len(response.body),
-            started_at=self._recorded_at[number],
-            truncated=record.fields.get("warc-truncated", ""),
-            record=member if member and _is_storable(record, response, url) else b"",
+            status=status,
+            started_at=recorded_at,
+            packed=packed,
+            size_bytes=_unpacked_size(packed),
         )
 
     def page_urls(self) -> Iterator[str]:
         """The URLs that answered with status 200 and may be pages."""
+        statuses = self._columns[-1]
         for url, number in self._numbers.items():
-            if self._statuses[number] == 200 and _is_page_url(url):
+            if statuses[number] == 200 and _is_page_url(url):
                 yield url
 
     def home_pages(self, most: int) -> list[str]:
@@ -87,35 +107,116 @@ class ArchiveWeb:
         per_host = max(1, most // max(1, len(largest)))
         return [url for urls in largest for url in nsmallest(per_host, urls, key=lambda url: (len(url), url))]
 
-    def _add(self, path: Path, buffer: ByteBuffer) -> None:
-        file = len(self._buffers)
-        self._buffers.append(buffer)
-        try:
-            for record in scan_records(buffer):
-                if url := _response_url(record):
-                    self._numbers[url] = len(self._recorded_at)
-                    for column, value in zip(self._places, (file, record.offset, record.length), strict=True):
-                        column.append(value)
-                    self._recorded_at.append(record.recorded_at)
-                    self._statuses.append(record.status)
-        except OfflineWebError as error:
-            raise OfflineWebError(f"{path}: {error}") from error
+    def _add(self, path: Path, cache: Path | None) -> None:
+        buffers = _open_archive(path)
+        found = path.stat()
+        known = None if cache is None else _load_index(_index_path(cache, path))
+        if known is None or (known.path, known.size, known.changed_ns) != (str(path), found.st_size, found.st_mtime_ns):
+            known = _ArchiveIndex(str(path), found.st_size, found.st_mtime_ns)
+            _fill_index(known, buffers)
+            if cache is not None and len(known.urls) >= _MIN_CACHED_RECORDS:
+                _save_index(_index_path(cache, path), known)
+        start, first = len(self._columns[0]), len(self._buffers)
+        self._numbers.update(zip(known.urls, range(start, start + len(known.urls)), strict=True))
+        for column, values in zip(self._columns, known.columns, strict=True):
+            column.frombytes(values)
+        if first:
+            numbers = self._columns[0]
+            numbers[start:] = array(numbers.typecode, [number + first for number in numbers[start:]])
+        self._buffers += buffers
 
 
 class ArchiveFetcher:
-    """Answers from archives; a URL that they do not contain gets status 404."""
+    """Answers from archives; a URL that they do not contain gets status 404.
 
-    def __init__(self, web: ArchiveWeb) -> None:
+    `packed`: pages are not read here but where they are analyzed.
+    """
+
+    def __init__(self, web: ArchiveWeb, *, packed: bool = False) -> None:
         self.web = web
+        self._packed = packed
 
     async def fetch(self, url: str, validators: Mapping[str, str] | None = None) -> FetchResult:
-        found = self.web.find(url) or FetchResult(url=url, status=404)
+        found = self.web.find_packed(url) or FetchResult(url=url, status=404)
+        if self._packed and not validators and 200 <= found.status < 300:
+            return found
+        if found.packed:
+            found = unpack_response(found)
         if validators and found.header("etag") and found.header("etag") == validators.get("If-None-Match"):
             return replace(found, status=304, body=b"", size_bytes=0)
         return found
 
     async def close(self) -> None:
         """The files are closed with the last reference to them."""
+
+
+def unpack_response(packed: FetchResult) -> FetchResult:
+    """A response that `find_packed` returned, with headers and body; OfflineWebError if the record is not whole."""
+    record, member = read_with_member(packed.packed, 0, len(packed.packed))
+    response = recorded_response(record)
+    return FetchResult(
+        url=packed.url,
+        status=response.status,
+        location=redirect_target(response.status, response.header("location"), packed.url),
+        headers=response.headers,
+        body=response.body,
+        size_bytes=len(response.body),
+        started_at=packed.started_at,
+        truncated=record.fields.get("warc-truncated", ""),
+        record=member if member and _is_storable(record, response, packed.url) else b"",
+        host_signals=packed.host_signals,
+    )
+
+
+def _unpacked_size(record: bytes) -> int:
+    """The size of a record as its gzip member states it, in its last bytes (RFC 1952)."""
+    return int.from_bytes(record[-4:], "little") if record.startswith(b"\x1f\x8b") else len(record)
+
+
+def _new_columns() -> list["array[Any]"]:
+    return [array(kind) for kind in _COLUMN_TYPES]
+
+
+def _fill_index(index: _ArchiveIndex, buffers: Sequence[ByteBuffer]) -> None:
+    """Scan an archive; OfflineWebError names it if it can't be read."""
+    columns = _new_columns()
+    try:
+        for number, buffer in enumerate(buffers):
+            for record in scan_records(buffer):
+                if url := _response_url(record):
+                    index.urls.append(url)
+                    values = (number, record.offset, record.length, record.recorded_at, record.status)
+                    for column, value in zip(columns, values, strict=True):
+                        column.append(value)
+    except OfflineWebError as error:
+        raise OfflineWebError(f"{index.path}: {error}") from error
+    index.columns = [column.tobytes() for column in columns]
+
+
+def _index_path(cache: Path, path: Path) -> Path:
+    return cache / f"{url_key(str(path)) & (1 << 64) - 1:016x}.index"
+
+
+def _load_index(path: Path) -> _ArchiveIndex | None:
+    """A saved index; None if there is none that can be read."""
+    try:
+        index = msgspec.msgpack.decode(path.read_bytes(), type=_ArchiveIndex)
+        os.utime(path)
+    except (OSError, msgspec.DecodeError):
+        return None
+    sizes = {len(values) // array(kind).itemsize for kind, values in zip(_COLUMN_TYPES, index.columns, strict=False)}
+    return index if len(index.columns) == len(_COLUMN_TYPES) and sizes == {len(index.urls)} else None
+
+
+def _save_index(path: Path, index: _ArchiveIndex) -> None:
+    """Save an index, and remove those that were not used for long; without a writable cache nothing is saved."""
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, msgspec.msgpack.encode(index))
+        oldest = path.stat().st_mtime - _KEEP_INDEX_S
+        for other in path.parent.glob("*.index"):
+            if other.stat().st_mtime < oldest:
+                other.unlink()
 
 
 def _response_url(record: ScannedWarcRecord) -> str:
@@ -144,21 +245,23 @@ def _is_page_url(url: str) -> bool:
     return not dot or suffix.lower() in ("html", "htm", "xhtml", "php", "asp", "aspx")
 
 
-def _open_archive(path: Path) -> Iterator[ByteBuffer]:
-    """The WARC files in an archive, or the archive itself, as buffers; a folder stands for the archives in it."""
-    if path.is_dir():
+def _archive_files(paths: Sequence[Path]) -> Iterator[Path]:
+    """The archives; a folder stands for the archives in it."""
+    for path in paths:
+        if not path.is_dir():
+            yield path
+            continue
         inner = sorted(p for p in path.iterdir() if p.name.endswith((_ZIP_SUFFIX, *_WARC_SUFFIXES)))
         if not inner:
             raise OfflineWebError(f"{path}: no WARC or WACZ file in this folder")
-        for each in inner:
-            yield from _open_archive(each)
-        return
+        yield from inner
+
+
+def _open_archive(path: Path) -> list[ByteBuffer]:
+    """The WARC files in an archive, or the archive itself, as buffers."""
     try:
         data = _map_file(path)
-        if data[:2] == b"PK":
-            yield from _wacz_parts(path, data)
-        else:
-            yield data
+        return list(_wacz_parts(path, data)) if data[:2] == b"PK" else [data]
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         reason = getattr(error, "strerror", "") or str(error)
         raise OfflineWebError(f"{path}: can't be read as WARC or WACZ: {reason}") from error

@@ -27,6 +27,7 @@ from opilio.engine.workers.process import (
     AnalysisLimits,
     AnalysisReply,
     StateUpdate,
+    analyze_response,
     decode_reply,
     encode_message,
     is_timeout,
@@ -93,7 +94,7 @@ class InlinePool:
         """Nothing waits."""
 
     async def analyze(self, lead: Lead, fetched: FetchResult) -> Analysis:
-        return self._analyzer.analyze(lead, fetched)
+        return analyze_response(self._analyzer, lead, fetched)
 
     @property
     def is_saturated(self) -> bool:
@@ -128,7 +129,8 @@ class _WorkerConnection(asyncio.Protocol):
     def submit(self, pending: PendingJob) -> None:
         self.waiting.append(pending)
         fetched = pending.job.fetched
-        self.send(AnalysisJob(pending.job.lead, replace(fetched, body=b"")), fetched.body)
+        job = AnalysisJob(pending.job.lead, replace(fetched, body=b"", packed=b""), fetched.packed != b"")
+        self.send(job, fetched.packed or fetched.body)
 
     def send(self, message: AnalysisJob | StateUpdate, body: bytes = b"") -> None:
         # A transport that is closing would raise. Its jobs are submitted again when the loss is reported.
@@ -237,12 +239,13 @@ class WorkerPool:
 
     async def analyze(self, lead: Lead, fetched: FetchResult) -> Analysis:
         future: asyncio.Future[Analysis] = asyncio.get_running_loop().create_future()
-        self._waiting_bytes += len(fetched.body)
+        size = len(fetched.packed or fetched.body)
+        self._waiting_bytes += size
         try:
             self._submit(PendingJob(AnalysisJob(lead, fetched), future))
             return await future
         finally:
-            self._waiting_bytes -= len(fetched.body)
+            self._waiting_bytes -= size
             self._has_room.set()
 
     @property
@@ -252,7 +255,8 @@ class WorkerPool:
     def _submit(self, pending: PendingJob) -> None:
         if self._workers:
             # Only one worker analyzes large pages, which take 30 times their size, so that they do not add up.
-            large = len(pending.job.fetched.body) > LARGE_BLOCK_BYTES
+            fetched = pending.job.fetched
+            large = max(len(fetched.body), fetched.size_bytes) > LARGE_BLOCK_BYTES
             workers = self._workers[:1] if large else self._workers
             min(workers, key=lambda worker: len(worker.waiting)).submit(pending)
         elif self._replacing:

@@ -22,9 +22,11 @@ from types import ModuleType
 import msgspec
 from msgspec.structs import replace
 
-from opilio.core.records import Analysis, FetchResult, Lead
+from opilio.core.errors import OfflineWebError
+from opilio.core.records import Analysis, Failure, FetchResult, Lead
 from opilio.engine.analysis import PageAnalyzer
 from opilio.engine.workers.sandbox import enter_sandbox
+from opilio.fetch.archive import unpack_response
 
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
 REPLY_HEADER = struct.Struct("!I")  # the length of a reply
@@ -37,8 +39,11 @@ _WALL_FACTOR = 10  # a page may take this many times its CPU time on the wall cl
 
 
 class AnalysisJob(msgspec.Struct, tag=True, array_like=True):
+    """A page to analyze. `packed`: the bytes behind the message are a record of an archive, not a body."""
+
     lead: Lead
     fetched: FetchResult
+    packed: bool = False
 
 
 class StateUpdate(msgspec.Struct, tag=True, array_like=True):
@@ -133,10 +138,11 @@ def run_worker(build: Callable[[], PageAnalyzer], channel: socket.socket, parent
             if isinstance(message, StateUpdate):
                 analyzer.restore(message.name, message.state)
                 continue
+            received = {"packed" if message.packed else "body": body}
             with limits.limit_time():
-                data = _encode(_reply_to_job(analyzer, message.lead, replace(message.fetched, body=body)))
+                data = _encode(_reply_to_job(analyzer, message.lead, replace(message.fetched, **received)))
             channel.sendall(REPLY_HEADER.pack(len(data)) + data)
-            if len(body) > LARGE_BLOCK_BYTES:
+            if max(len(body), message.fetched.size_bytes) > LARGE_BLOCK_BYTES:
                 del message, body, data
                 _return_free_memory()
 
@@ -156,9 +162,28 @@ def _return_free_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
+def analyze_response(analyzer: PageAnalyzer, lead: Lead, fetched: FetchResult) -> Analysis:
+    """Analyze a response; one of an archive is read here, where the time and memory of one page are limited."""
+    if not fetched.packed:
+        return analyzer.analyze(lead, fetched)
+    try:
+        read = unpack_response(fetched)
+    except OfflineWebError as error:
+        return Analysis(failure=Failure("archive", str(error)))
+    analysis = analyzer.analyze(lead, read)
+    # The engine has the bytes of a record that is stored as it is.
+    copies = analysis.warc_record != b"" and analysis.warc_record is read.record
+    return replace(
+        analysis,
+        warc_record=b"" if copies else analysis.warc_record,
+        copies_record=copies,
+        response=replace(read, body=b"", record=b""),
+    )
+
+
 def _reply_to_job(analyzer: PageAnalyzer, lead: Lead, fetched: FetchResult) -> AnalysisReply:
     try:
-        return AnalysisReply(analysis=analyzer.analyze(lead, fetched))
+        return AnalysisReply(analysis=analyze_response(analyzer, lead, fetched))
     except MemoryError:
         # What is left in this process is not worth keeping; the engine sees the exit code.
         os._exit(_OUT_OF_MEMORY)
