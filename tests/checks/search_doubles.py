@@ -34,6 +34,7 @@ class SearchDouble:
 
     lists: dict[str, list[str]] = field(default_factory=dict)  # engine: URLs, best first
     by_query: dict[tuple[str, str], list[str]] = field(default_factory=dict)  # (engine, query): URLs
+    backlinks: dict[str, list[str]] = field(default_factory=dict)  # title or address: titles of articles that link
     faults: dict[str, str] = field(default_factory=dict)  # engine: 429, slow, html, … (see `_faulty`, `_echo`)
     retry_after: str = "1"
     log: list[Asked] = field(default_factory=list)
@@ -49,8 +50,8 @@ class SearchDouble:
     def engine(self, kind: str, **options: object) -> dict[str, Any]:
         """A table of seeds.engines for an engine of this server, asked without pauses."""
         keyed = {"key": "env:TEST_SEARCH_KEY"} if kind in ("brave", "kagi", "mojeek", "marginalia", "google") else {}
-        path = {"searxng": "searxng", "mediawiki": "mediawiki/w/api.php", "mediawiki-links": "mediawiki/w/api.php"}
-        url = f"{self.url}/{path.get(kind, f'{kind}/search')}"
+        path = "mediawiki/w/api.php" if kind.startswith("mediawiki") else "searxng" if kind == "searxng" else ""
+        url = f"{self.url}/{path or f'{kind}/search'}"
         if kind == "common-crawl":
             url = f"{self.url}/common-crawl"
         tables: dict[str, dict[str, Any]] = {
@@ -139,6 +140,10 @@ def _mediawiki(double: SearchDouble, asked: Asked) -> Answer:
         found = [{"ns": 0, "title": t, "pageid": i} for i, t in enumerate(titles)][start : start + size]
         more: dict[str, Any] = {"continue": {"sroffset": start + size}} if start + size < len(titles) else {}
         return 200, {**more, "query": {"searchinfo": {"totalhits": len(titles)}, "search": found}}, {}
+    if (kind := q.get("list")) in ("backlinks", "exturlusage"):
+        target, most = (q["bltitle"], q["bllimit"]) if kind == "backlinks" else (q["euquery"], q["eulimit"])
+        linking = [{"ns": 0, "title": title} for title in double.backlinks.get(target, [])]
+        return 200, {"batchcomplete": "", "query": {kind: linking[: int(most)]}}, {}
     if q.get("prop") == "extlinks":
         links = double.lists.get("extlinks", [])
         start = int(q.get("elcontinue", "0"))

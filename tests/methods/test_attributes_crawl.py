@@ -211,9 +211,7 @@ def test_model_that_can_not_be_used_is_reported_before_a_folder_is_made(
     assert not folder.exists()
 
 
-@pytest.mark.parametrize(
-    ("model", "line"), [("", "nothing to train on before"), ("m.json", "starts with the classifier")]
-)
+@pytest.mark.parametrize(("model", "line"), [("", "not trained before"), ("m.json", "starts with the classifier")])
 def test_crawl_reports_what_the_classifier_was_trained_on_s1_14(tmp_path: Path, model: str, line: str) -> None:
     lines: list[str] = []
     rank = {}

@@ -35,7 +35,11 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(params=sorted(set(plugin_names(SEED_ENGINES)) - {"mediawiki"}))  # which knows articles, not addresses
+# They know articles, not addresses.
+ARTICLE_ENGINES = {"mediawiki", "mediawiki-backlinks"}
+
+
+@pytest.fixture(params=sorted(set(plugin_names(SEED_ENGINES)) - ARTICLE_ENGINES))
 def tree(request: pytest.FixtureRequest, double: SearchDouble, collection: Path, tmp_path: Path) -> dict[str, Any]:
     (tmp_path / "seeds.txt").write_text("\n".join(KNOWN), encoding="utf-8")
     own: dict[str, dict[str, Any]] = {

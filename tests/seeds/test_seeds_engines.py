@@ -101,10 +101,10 @@ def test_result_that_holds_the_key_is_left_out(double: SearchDouble) -> None:
     assert urls(ask(double.engine("brave"))) == URLS[:1]
 
 
-@pytest.mark.parametrize("kind", (*PAGED, "mediawiki", "mediawiki-links", "searxng"))
+@pytest.mark.parametrize("kind", (*PAGED, "mediawiki", "mediawiki-links", "mediawiki-backlinks", "searxng"))
 @pytest.mark.parametrize(("fault", "result"), [("html", "web page instead of JSON"), ("malformed", "can't be read")])
 def test_what_is_no_json_is_reported(double: SearchDouble, kind: str, fault: str, result: str) -> None:
-    double.faults[kind.removesuffix("-links")] = fault
+    double.faults[kind.removesuffix("-links").removesuffix("-backlinks")] = fault
     (answer,) = ask(double.engine(kind))
     assert answer.failure is not None
     assert (answer.failure.kind, answer.hits) == ("answer", ())
@@ -114,7 +114,7 @@ def test_what_is_no_json_is_reported(double: SearchDouble, kind: str, fault: str
 @pytest.mark.parametrize("kind", sorted(set(plugin_names(SEED_ENGINES)) - {"file", "sitemap", "collection"}))
 @pytest.mark.parametrize(("fault", "failure"), [("429", "limit"), ("500", "status"), ("moved", "status")])
 def test_refusal_is_a_failure_of_that_engine(double: SearchDouble, kind: str, fault: str, failure: str) -> None:
-    double.faults[kind.removesuffix("-links")] = fault
+    double.faults[kind.removesuffix("-links").removesuffix("-backlinks")] = fault
     double.retry_after = "3600"
     (answer,) = ask(double.engine(kind))
     assert answer.failure is not None
@@ -204,6 +204,16 @@ def test_mediawiki_links_are_the_external_ones_of_the_articles(double: SearchDou
         "https://birds.example/about",
         "https://birds.example/robin",
     ]
+
+
+def test_mediawiki_backlinks_are_the_articles_that_link_to_a_page_s1_22(double: SearchDouble) -> None:
+    double.backlinks = {"Zaunkönig (bird)": ["Wren", "Nest box"], "birds.example/wrens?a=1": ["Bird song"]}
+    engine = double.engine("mediawiki-backlinks")
+    article = f"{double.url}/wiki/Zaunk%C3%B6nig_(bird)"
+    wanted = [f"{double.url}/wiki/Wren", f"{double.url}/wiki/Nest_box"]
+    assert urls(ask(engine, query=article)) == urls(ask(engine, query="Zaunkönig (bird)")) == wanted
+    assert urls(ask(engine, query="link:https://birds.example/wrens?a=1")) == [f"{double.url}/wiki/Bird_song"]
+    assert urls(ask(engine, query="https://birds.example/")) == []
 
 
 def test_common_crawl_lists_addresses_with_the_words_first(double: SearchDouble) -> None:

@@ -6,6 +6,7 @@ pauses and limits hold, and only pages that really link are asked about next. Th
 collection like from any other: run again, what was fetched is not fetched twice.
 
 Pages for a topic table (S0-13): a part of a site, such as an encyclopaedia, is crawled breadth-first.
+Pages for a classifier (S1-13) are chosen in `train_attributes`.
 """
 
 import tempfile
@@ -83,7 +84,7 @@ async def crawl_backlinks(
     query: str = BACKLINK_QUERY,
 ) -> None:
     """Fetch the targets and, level by level, pages that link to them. UsageError where no target can be fetched."""
-    await _fetch(folder, settings, targets)
+    await fetch_pages(folder, settings, targets)
     layer = [url for url in targets if url in _stored_urls(folder, targets)]
     if not layer:
         raise UsageError(f"--target {targets[0]}: can't be fetched; 'opilio why {folder} {targets[0]}' shows why")
@@ -91,7 +92,7 @@ async def crawl_backlinks(
     for level in range(bounds.depth):
         named = await _find_backlinks(settings, layer[:MAX_QUERIED_PAGES], bounds, report, query)
         fresh = [url for url in dict.fromkeys(url for found in named.values() for url in found) if url not in known]
-        await _fetch(folder, settings, fresh)
+        await fetch_pages(folder, settings, fresh)
         layer = _pages_linking_to(folder, fresh, layer)
         known |= set(fresh)
         report(f"level {level + 1}: {len(layer)} of {len(fresh)} pages that engines named link to the level below")
@@ -114,14 +115,14 @@ async def _find_backlinks(
     return named
 
 
-async def _fetch(folder: Path, settings: Settings, urls: Sequence[str]) -> None:
-    """Fetch URLs into the collection, best-first: seeds come before every queued link."""
+async def fetch_pages(folder: Path, settings: Settings, urls: Sequence[str]) -> None:
+    """Fetch URLs into a collection, at most one request each: seeds come before every queued link."""
     missing = [url for url in urls if url not in _stored_urls(folder, urls)]
     if not missing:
         return
     tree: Tree = msgspec.to_builtins(settings)
-    tree["seeds"] = {"urls": list(missing)}
-    tree["stop"] = {**tree["stop"], "pages": 0, "fetches": _count_fetches(folder) + len(missing)}
+    tree["seeds"] = {"urls": list(missing), "offline": True, "train": 0}
+    tree["stop"] = {**tree["stop"], "pages": 0, "fetches": count_fetches(folder) + len(missing)}
     made = _open_crawl(folder, tree)
     async with made as running:
         await running.engine.run()
@@ -140,7 +141,8 @@ def _stored_urls(folder: Path, urls: Iterable[str]) -> set[str]:
         return {url for url in urls if has_page(collection.connection, url_key(url))}
 
 
-def _count_fetches(folder: Path) -> int:
+def count_fetches(folder: Path) -> int:
+    """The number of requests that were answered; 0 where there is no collection."""
     if not collection_exists(folder):
         return 0
     with open_readonly(folder) as collection:

@@ -1,7 +1,7 @@
-"""Why the committee scores a link as it does: features, words, and how links of the same list turned out.
+"""Why a ranker that learns scores a link as it does: features, words, and how links of the same list turned out.
 
-The explanation uses what the committee has learnt up to now. It stores words as hashes only, so the words are read
-again from the page that holds the link.
+The explanation uses what was learnt up to now. The committee stores words as hashes only, so the words are read again
+from the page that holds the link.
 """
 
 from contextlib import suppress

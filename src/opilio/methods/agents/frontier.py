@@ -74,7 +74,7 @@ class SharedFrontier:
         self, now: float, max_hosts: int, per_host: int, ttl_s: float, *, min_tier: int = Tier.LINK
     ) -> list[HostLease]:
         """The agents in turn, each its best URL whose host may be fetched from now."""
-        self._store.advance_time(now)
+        self._store.begin_claims(now, ttl_s)
         self._return_leases((held for held in self._leases_out.values() if held.expires_at <= now), now)
         self.manager.advance_time(now)
         if not self._loaded or self._needs_reload():
@@ -85,10 +85,15 @@ class SharedFrontier:
             if idle.needs_batch:
                 self._store.set_tier(idle.queue.choose_batch(), Tier.FIRST)
         room = self._store.order.max_per_lease or max_hosts * per_host
+        waiting = set[int]()  # agents whose best link waits for a better one
         while len(leases) < max_hosts and room > 0:
-            agent = self.manager.next_agent(min_tier, boosted)
-            if agent is None:
+            agent = self.manager.next_agent(min_tier, boosted, waiting)
+            best = None if agent is None else agent.next_lead(boosted)
+            if agent is None or best is None:
                 break
+            if best.host not in boosted and self._store.patience.holds_up(best.tier, best.score, now):
+                waiting.add(agent.number)
+                continue
             items = agent.take_best(min(per_host, room), boosted, min_tier)
             claim = self._store.claim([item.lead for item in items], now, ttl_s)
             lease = self._apply_claim(agent, items, claim)
@@ -156,7 +161,7 @@ class SharedFrontier:
             agent.next_lead(self._store.boosted) is not None or (agent.queue.evicted and not agent.queue)
             for agent in movers
         ):
-            return 0.0
+            return self._store.patience.held_until
         times = [agent.queue.next_due_at for agent in movers]
         times += [held.expires_at for held in self._leases_out.values()]
         if any(not agent.alive and (agent.queue or agent.in_flight) for agent in manager.agents.values()):

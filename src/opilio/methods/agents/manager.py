@@ -194,15 +194,17 @@ class AgentManager:
     def _is_active(self, number: int) -> bool:
         return number in self.agents and self.agents[number].is_active
 
-    def next_agent(self, min_tier: int = Tier.LINK, boosted: Set[str] = frozenset()) -> Agent | None:
+    def next_agent(
+        self, min_tier: int = Tier.LINK, boosted: Set[str] = frozenset(), waiting: Set[int] = frozenset()
+    ) -> Agent | None:
         """The next agent, in turn, with a free slot and a link of the tier or above (S3-07); one that has a link of a
-        boosted host comes before all others."""
+        boosted host comes before all others. Agents whose numbers are in `waiting` are passed over."""
         numbers = sorted(self.agents)
         start = next((at for at, n in enumerate(numbers) if n > self._last_agent), 0)
         mover: Agent | None = None
         for number in numbers[start:] + numbers[:start]:
             best = self.agents[number].next_lead(boosted)
-            if best is None or best.tier < min_tier:
+            if best is None or best.tier < min_tier or number in waiting:
                 continue
             if mover is None or best.host in boosted:
                 mover = self.agents[number]

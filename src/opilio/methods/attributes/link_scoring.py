@@ -10,13 +10,15 @@ import numpy as np
 from msgspec.structs import replace
 
 from opilio.core.caches import evict_oldest
-from opilio.core.protocols import Database, FrontierEntry, LinkScorer
+from opilio.core.page import Reading
+from opilio.core.protocols import Database, FeatureEffect, FrontierEntry, LinkExplanation, LinkScorer
 from opilio.core.records import Lead, LinkColumns, Outcome
 from opilio.engine.link_columns import unpack
 from opilio.engine.link_scoring import LinkScorerContext, StaticLinkScorer
 from opilio.engine.parent_scores import MAX_LINKS
 from opilio.methods.attributes.features import add_parent_evidence
 from opilio.methods.attributes.ranker import AttributesRanker, pack_rows, unpack_rows
+from opilio.methods.attributes.rows import ATTRIBUTES
 from opilio.store.answers import linked_pages
 
 MIN_RESCORE_CHANGE = 1e-3
@@ -98,6 +100,26 @@ class AttributesLinkScorer(StaticLinkScorer):
                     moved[key] = link
                 link.score = score
         return [(link.host, key, link.score) for key, link in moved.items()]
+
+    def explain(self, entry: FrontierEntry, parent: Reading | None = None) -> LinkExplanation | None:
+        """The probability of a link now, and how much of it each attribute makes; None while nothing is trained."""
+        del parent
+        trainer = self._ranker.trainer
+        if not trainer.is_ready:
+            return None
+        link = self._queued.get(entry.lead.key)
+        row = unpack_rows([link.row]) if link is not None else self._ranker.links.lead_row(entry.lead)
+        size = len(ATTRIBUTES)
+        # The row once more for each attribute, with that attribute missing.
+        rows = np.repeat(row, size + 1, axis=0)
+        without = np.arange(size)
+        rows[without, without], rows[without, size + without] = 0.0, 1.0
+        *others, score = self._ranker.probabilities(rows).tolist()
+        parts = [
+            FeatureEffect(name, float(row[0, at]), 0.0, score - other)
+            for at, (name, other) in enumerate(zip(ATTRIBUTES, others, strict=True))
+        ]
+        return LinkExplanation(score, parts, [], [], trainer.learner.row_count)
 
     def _update_rows(self, links: Sequence[_QueuedLink]) -> None:
         rows = pack_rows(

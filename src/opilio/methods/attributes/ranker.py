@@ -193,6 +193,11 @@ def attributes_ranker(
     return ranker
 
 
+def start_state(learner: RowLearner, table: WeightTable) -> bytes:
+    """The first state of a ranker whose learner was trained before the crawl."""
+    return msgspec.msgpack.encode(_AttributesRankerState(OnlineTrainer(learner).snapshot(), table))
+
+
 def check_start_model(settings: Settings) -> dict[str, bytes]:
     """ConfigError where the model that a crawl should start with can't be used. The ranker reads it itself."""
     if settings.rank.get("learner") == "infospiders":

@@ -9,7 +9,7 @@ A model file is JSON with plain numbers, so an untrusted file can't contain code
 that starts with a model continues its training set (S1-12). Reads and writes no file itself.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,6 +79,11 @@ class CollectionTrainingSet:
     def __len__(self) -> int:
         return len(self._examples)
 
+    @property
+    def parent_count(self) -> int:
+        """The parents of all pages together."""
+        return sum(len(one.evidence) for one in self._examples)
+
     def rows_for(self, known: RowPositions) -> Rows:
         """Every row, by the table of the pages that may be known."""
         return self._attribute_rows(self.table(known))
@@ -127,26 +132,40 @@ def _training_row(one: TrainingPage, found: Sequence[float]) -> TrainingRow:
     return TrainingRow(url=one.url, group=one.host, values=(a, b, c, d), missing=flags, relevant=one.relevant)
 
 
-def load_training_set(folder: Path, vocabulary: Vocabulary, idf: TermIdf) -> CollectionTrainingSet:
-    """The training set of a collection; UsageError where it holds no page."""
+def load_training_set(
+    folder: Path, vocabulary: Vocabulary, idf: TermIdf, labels: Mapping[int, bool] | None = None
+) -> CollectionTrainingSet:
+    """The training set of a collection; UsageError where it holds no page.
+
+    `labels`: only these pages, by key, are rows, with the label of the list that they come from (S1-13); the others are
+    their parents. Listed pages without a known parent are left out: three of their four attributes are missing (S1-E6).
+    """
+    words, reader = PageTerms(vocabulary.terms, idf, weights="tfidf"), PageReader(vocabulary)
     with open_readonly(folder) as collection:
-        examples = _gather_pages(collection, PageTerms(vocabulary.terms, idf, weights="tfidf"), PageReader(vocabulary))
+        examples = list(_gather_pages(collection, words, reader, labels).values())
     if not examples:
         raise UsageError(f"{folder}: holds no pages to learn from; crawl first")
-    return CollectionTrainingSet(list(examples.values()), vocabulary)
+    return CollectionTrainingSet([one for one in examples if labels is None or one.evidence], vocabulary)
 
 
-def _gather_pages(collection: Collection, words: PageTerms, reader: PageReader) -> dict[int, TrainingPage]:
+def _gather_pages(
+    collection: Collection, words: PageTerms, reader: PageReader, labels: Mapping[int, bool] | None
+) -> dict[int, TrainingPage]:
     pages = first_pages(collection.connection, MAX_TRAINING_PAGES)
-    examples = {page.key: TrainingPage(page.url, page.host, page.relevant) for page in pages}
-    later = dict(examples)
+    if labels is None:
+        examples = {page.key: TrainingPage(page.url, page.host, page.relevant) for page in pages}
+    else:
+        examples = {p.key: TrainingPage(p.url, p.host, labels[p.key]) for p in pages if p.key in labels}
+    children = dict(examples)
     for key, read in _read_pages(collection, pages, reader):
-        # What is left was fetched after this page.
-        later.pop(key)
+        if labels is None:
+            # What is left was fetched after this page.
+            children.pop(key)
         if read is not None:
-            terms, counts = words.counts(read)
-            examples[key].terms, examples[key].term_shares = terms, counts / max(1.0, counts.sum())
-            add_link_evidence(key, read, words, later)
+            if key in examples:
+                terms, counts = words.counts(read)
+                examples[key].terms, examples[key].term_shares = terms, counts / max(1.0, counts.sum())
+            add_link_evidence(key, read, words, children)
     return examples
 
 
@@ -167,7 +186,7 @@ def add_link_evidence(parent: int, read: Reading, words: PageTerms, later: dict[
     found = pack_evidence(page_evidence(read, words.weighted_terms(read), words.idf))
     dropped = refused_links(read.page)
     for at, (link, evidence) in enumerate(zip(read.page.links, found, strict=True)):
-        if link.key in later and at not in dropped:
+        if link.key in later and link.key != parent and at not in dropped:
             add_parent_evidence(later[link.key].evidence, parent, evidence)
 
 

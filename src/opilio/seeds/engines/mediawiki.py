@@ -1,11 +1,11 @@
-"""MediaWiki (Wikipedia and others): articles found by search, or the external links of such articles.
+"""MediaWiki (Wikipedia and others): articles found by search, their external links, or articles that link to a page.
 
 It expects one request at a time and a User-Agent with a contact address. Errors have status 200. External links may
 lack their scheme, and are in `*` or, from newer servers, in `url`.
 """
 
 from collections.abc import Sequence
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from opilio.core.records import EngineAnswer, EngineHit, Failure
 from opilio.seeds.api_client import (
@@ -54,11 +54,46 @@ class MediaWiki:
     def parse_results(self, tree: object, want: ResultPageRequest) -> ResultPage:  # noqa: ARG002 the shape's signature
         if failure := parse_search_error(tree):
             return ResultPage([], False, failure)
-        urls = [self._articles + quote(title.replace(" ", "_"), safe="/:(),'!*@") for title in parse_titles(tree)]
-        return ResultPage(urls, get_path(tree, "continue") is not None)
+        return ResultPage(list(map(self._article_url, parse_titles(tree))), get_path(tree, "continue") is not None)
+
+    def _article_url(self, title: str) -> str:
+        return self._articles + quote(title.replace(" ", "_"), safe="/:(),'!*@")
 
     def explain_failure(self, failure: Failure, tree: object) -> Failure:
         return parse_error(tree) or failure
+
+
+class MediaWikiBacklinks(MediaWiki):
+    """Articles that link to a page. The query is its URL, perhaps after `link:`, or the title of an article.
+
+    The wiki lists links between articles and links to other sites separately. One page of results is enough for the
+    parents of a page.
+    """
+
+    def build_request(self, want: ResultPageRequest) -> ApiRequest:
+        page = want.query.removeprefix("link:")
+        limit = str(min(MEDIAWIKI_PAGE_SIZE, want.limit))
+        if "://" in page and not page.startswith(self._articles):
+            listed = (("list", "exturlusage"), ("euprop", "title"), ("eunamespace", "0"), ("eulimit", limit))
+            target = ("euquery", page.partition("://")[2])
+        else:
+            listed = (
+                ("list", "backlinks"),
+                ("blfilterredir", "nonredirects"),
+                ("blnamespace", "0"),
+                ("bllimit", limit),
+            )
+            target = ("bltitle", unquote(page.removeprefix(self._articles)).replace("_", " "))
+        params = (("action", "query"), ("format", "json"), ("maxlag", "5"), *listed, target)
+        return ApiRequest(url=self._url, params=params, trusted=self._trusted)
+
+    def parse_results(self, tree: object, want: ResultPageRequest) -> ResultPage:  # noqa: ARG002 the shape's signature
+        lists = [get_objects_or_none(tree, "query", name) for name in ("backlinks", "exturlusage")]
+        found = next((entries for entries in lists if entries is not None), None)
+        if found is None:
+            return ResultPage([], False, parse_error(tree) or UNEXPECTED_JSON)
+        titles = dict.fromkeys(filter(None, (get_string(entry, "title") for entry in found)))
+        return ResultPage(list(map(self._article_url, titles)), False)
 
 
 class MediaWikiLinks:
