@@ -8,7 +8,7 @@ import pytest
 
 from checks.tables import NO_NOISE_FILTER
 from opilio.core.errors import TopicError
-from opilio.core.records import Analysis, FetchResult, Lead, Outcome, Verdict
+from opilio.core.records import Analysis, FetchResult, Lead, Outcome, Reason, Verdict
 from opilio.text.vocabulary import term_id
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.expansion import (
@@ -21,6 +21,7 @@ from opilio.topic.expansion import (
 )
 from opilio.topic.expansion_kinds import pagewise_expansion
 from opilio.topic.query_log import QueryLogSmoothing
+from opilio.topic.senses import OTHER_SENSE
 from opilio.topic.weights import NoiseFilter, TfDf, TfIdf, WeightTable, table_from_weights
 
 BASE = table_from_weights({"wren": 1.0, "nest": 0.5})
@@ -150,6 +151,40 @@ def test_table_is_the_top_k_of_all_seeds_relevant_or_not_s3_12() -> None:
     assert [k.stem for k in topic.table.keywords] == ["song", "wren", "lake"]
     weights = SMOOTH.weigh(growing.pages)
     assert topic.table.weights["wren"] == pytest.approx(weights["wren"] / weights["song"])
+
+
+def test_given_seeds_that_are_not_on_the_topic_do_not_feed_the_table_s3_12() -> None:
+    """The paper's seeds are search results. Without a seed on the topic, pages join the user's words, half each."""
+    growing = PagewiseExpansion(
+        base=BASE.weights, awaited=2, trust=1.0, searched=False, share=1.0, period=1, weighing=SMOOTH
+    )
+    topic = EvolvingTopic(BASE, growing)
+    topic.learn([outcome({"portal": 5}, relevant=False, depth=0), outcome({"login": 2}, relevant=False, depth=0)])
+    topic.finish_seeding()
+    assert topic.table is BASE
+    topic.learn([outcome({"song": 3, "wren": 1})])
+    assert topic.table.weights.keys() == {"wren", "nest", "song"}
+
+
+def test_words_of_irrelevant_pages_lose_their_weight_s3_11_s3_e8() -> None:
+    growing = PagewiseExpansion(base=BASE.weights, awaited=2, trust=1.0, share=1.0, period=4, weighing=SMOOTH)
+    topic = EvolvingTopic(BASE, growing)
+    topic.learn([outcome({"wren": 2, "town": 2, "song": 1}, depth=0), outcome({"wren": 2, "town": 2}, depth=0)])
+    topic.finish_seeding()
+    before = topic.table.weights
+    assert before["town"] == before["wren"]
+    # Pages about another sense are ignored (S3-09): they may well be full of the topic's words.
+    other = Verdict(score=0.0, relevant=False, reasons=(Reason(OTHER_SENSE, 3.0),))
+    page = outcome({"wren": 9}, relevant=False)
+    assert page.analysis is not None
+    topic.learn([msgspec.structs.replace(page, analysis=msgspec.structs.replace(page.analysis, verdict=other))] * 4)
+    assert topic.table.weights == before
+    topic.learn([outcome({"town": 3, "council": 1}, relevant=False)] * 4)
+    after = topic.table.weights
+    assert after["wren"] == 1.0
+    # In all of 4 irrelevant pages, smoothed by two: a third of the weight is left; no word is added.
+    assert after["town"] == pytest.approx(1 / 3)
+    assert after.keys() == before.keys()
 
 
 def test_table_of_the_user_stays_when_no_seed_can_be_read_s3_12() -> None:

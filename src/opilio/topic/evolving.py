@@ -107,7 +107,7 @@ class EvolvingTopic:
         return self._compiled
 
     def learn(self, outcomes: Sequence[Outcome]) -> None:
-        """Learn from visits; only the words of new relevant pages count (S0-21), and of seeds (S3-12)."""
+        """Learn from visits; only new relevant pages add words (S0-21), and seeds (S3-12)."""
         for outcome in outcomes:
             analysis = outcome.analysis
             verdict = analysis.verdict if analysis and not outcome.duplicate_of else None
@@ -117,9 +117,11 @@ class EvolvingTopic:
                 self._record_surfaces(analysis.counts, analysis.surfaces)
                 counts = {stem: n for stem, n in analysis.counts if self._is_allowed(stem)}
                 if self.expansion.waits_for_seeds and outcome.lead.depth == 0 and not is_other_sense(verdict):
-                    self.expansion.add_seed(counts)
+                    self.expansion.add_seed(counts, verdict.relevant)
                 elif verdict.relevant:
                     self.expansion.add_page(counts, verdict.score, self._background)
+                elif not is_other_sense(verdict):
+                    self.expansion.add_irrelevant_page(counts)
             self.grow()
 
     def grow(self) -> None:

@@ -22,13 +22,20 @@ from opilio.topic.weights import (
     table_from_weights,
 )
 
+SMOOTHING_PAGES = 2
+UNSEEDED_TRUST = 0.5  # the share of pages in a table that no seed could be used for
+
 
 @dataclass(frozen=True, slots=True)
 class ExpansionStart:
-    """The initial state of an expansion: the weights of the first table, and the number of seeds."""
+    """The initial state of an expansion: the weights of the first table, the number of seeds, and their origin.
+
+    `searched`: search engines are asked for the seeds, so all of them match the topic.
+    """
 
     weights: Mapping[str, float]
     seed_count: int = 0
+    searched: bool = False
 
 
 def _bounded_statistics() -> TermStatistics:
@@ -47,8 +54,12 @@ class _ExpansionBase(msgspec.Struct):
     def record_visit(self) -> None:
         """Record a visit, relevant or not."""
 
-    def add_seed(self, counts: Counts) -> None:
-        """Add a visited seed, relevant or not, while the table waits for the seeds."""
+    def add_seed(self, counts: Counts, relevant: bool) -> None:
+        """Add a visited seed while the table waits for the seeds."""
+        del counts, relevant
+
+    def add_irrelevant_page(self, counts: Counts) -> None:
+        """Add a visited page that is not relevant: it can show which words are filler, and adds none."""
         del counts
 
     def after_seeding(self, table: WeightTable, background: Idf | None = None) -> WeightTable:
@@ -136,10 +147,15 @@ class PagewiseExpansion(_ExpansionBase, tag="pagewise", kw_only=True):
 
     A page's keywords are its `keywords` heaviest stems; weights are those of the online tf·idf over all pages so far
     (S3-11), blended with the first table by `trust`. If seeds are `awaited`, the table is first built when they have
-    been visited (S3-12), from all of them, whatever the judge thinks of them: with a `trust` of 1 it consists of their
-    `built` heaviest stems, as in the paper; with less, these join the user's words. A share of 0 then is the static
-    table (S3-14; with `TfDf` that of S4-02). Terms are chosen page by page, but weights are recomputed only every
-    `period` pages (the paper: every page), because every new table is written to disk and sent to the workers.
+    been visited (S3-12): with a `trust` of 1 it consists of their `built` heaviest stems, as in the paper; with less,
+    these join the user's words. The paper's seeds are results of a search, and all of them count. Seeds that the user
+    gave (`searched` is false) may be home pages or portals: the relevant ones count, and without any the user's words
+    stay. A share of 0 then is the static table (S3-14; with `TfDf` that of S4-02). Terms are chosen page by page, but
+    weights are recomputed only every `period` pages (the paper: every page), because every new table is written to disk
+    and sent to the workers.
+
+    Every visited page updates the document frequencies (S3-11): a term that is as frequent in irrelevant pages as in
+    those of the table is filler and loses its weight (S3-E8).
     """
 
     base: dict[str, float]
@@ -156,6 +172,10 @@ class PagewiseExpansion(_ExpansionBase, tag="pagewise", kw_only=True):
     waiting: int = 0
     # Number of seeds that the table is built from; 0: it does not wait for seeds.
     awaited: int = 0
+    searched: bool = True
+    # Irrelevant pages, and how many of them contain each term of the others.
+    irrelevant: int = 0
+    containing_irrelevant: dict[str, int] = {}
 
     def __post_init__(self) -> None:
         if not (0.0 <= self.threshold <= 1.0 and 0.0 <= self.share <= 1.0):
@@ -190,9 +210,23 @@ class PagewiseExpansion(_ExpansionBase, tag="pagewise", kw_only=True):
         room = self.size - len(known)
         self.chosen.extend([s for s in top if s not in known][: max(0, room)])
 
-    def add_seed(self, counts: Counts) -> None:
+    def add_seed(self, counts: Counts, relevant: bool) -> None:
         """Add a seed that the table is built from (S3-12)."""
-        self.pages.add(counts)
+        if relevant or self.searched:
+            self.pages.add(counts)
+
+    def add_irrelevant_page(self, counts: Counts) -> None:
+        """Count the terms of a page off the topic; a static table stays as it is."""
+        if self.waits_for_seeds or not self.share:
+            return
+        self.irrelevant += 1
+        self.waiting += 1
+        found, known = self.containing_irrelevant, self.pages.containing
+        for stem in counts:
+            if stem in known:
+                found[stem] = found.get(stem, 0) + 1
+        if len(found) > 2 * self.pages.limit:
+            self.containing_irrelevant = {stem: n for stem, n in found.items() if stem in known}
 
     def _page_statistics(self, counts: Counts) -> TermStatistics:
         """The page's own TF; for an idf that grows, with the document frequencies of all pages so far (S3-11)."""
@@ -205,11 +239,24 @@ class PagewiseExpansion(_ExpansionBase, tag="pagewise", kw_only=True):
 
     def next_table(self, table: WeightTable, background: Idf | None = None) -> WeightTable:
         """The next table, if enough pages were added."""
-        if self.waits_for_seeds or self.waiting < self.period:
+        if self.waits_for_seeds or self.waiting < self.period or not self.pages.documents:
             return table
         self.waiting = 0
-        fresh = normalize_weights(self.weighing.weigh(self.pages, background))
+        fresh = normalize_weights(self._weights(background))
         return table.next_version(_keep_labels(table, blend_weights(self.base, fresh, self.chosen, self.trust)))
+
+    def _weights(self, background: Idf | None) -> dict[str, float]:
+        """The weights of all terms so far, lowered for those that irrelevant pages have too."""
+        on_topic, pages = self.pages.containing, self.pages.documents
+        # With few irrelevant pages their shares are lowered, so that one of them does not decide.
+        others = self.irrelevant + SMOOTHING_PAGES
+        ratios = {
+            stem: n / others * pages / on_topic[stem]
+            for stem, n in self.containing_irrelevant.items()
+            if stem in on_topic
+        }
+        weights = self.weighing.weigh(self.pages, background)
+        return {stem: weight * max(0.0, 1.0 - ratios.get(stem, 0.0)) for stem, weight in weights.items()}
 
     def after_seeding(self, table: WeightTable, background: Idf | None = None) -> WeightTable:
         """The table built from the seed pages."""
@@ -218,7 +265,9 @@ class PagewiseExpansion(_ExpansionBase, tag="pagewise", kw_only=True):
         self.awaited = 0
         fresh = normalize_weights(self.weighing.weigh(self.pages, background))
         seen = dict(list(fresh.items())[: self.built])
-        if not seen:  # no seed could be read
+        if not seen:
+            # No seed could be read, or none is on the topic: the user's words are all that describes it.
+            self.trust = min(self.trust, UNSEEDED_TRUST)
             return table
         given = self.base if self.trust < 1.0 else {}
         self.base = {stem: max(seen.get(stem, 0.0), given.get(stem, 0.0)) for stem in given | seen}

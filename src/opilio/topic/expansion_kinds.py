@@ -52,6 +52,7 @@ def pagewise_expansion(
         size=size,
         period=period,
         awaited=start.seed_count if from_seeds else 0,
+        searched=start.searched,
         built=built,
         trust=trust,
         weighing=by,
