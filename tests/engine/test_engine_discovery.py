@@ -48,6 +48,21 @@ def test_pages_of_sitemaps_index_files_compressed_ones_and_feeds_are_found(tmp_p
     assert found(tmp_path / "c", web) == {ROOT, f"{ROOT}listed", f"{ROOT}packed", f"{ROOT}news"}
 
 
+def test_private_addresses_that_a_site_announces_are_not_requested(tmp_path: Path) -> None:
+    private = ("http://127.0.0.1:9/x", "http://169.254.169.254/latest", "http://[::1]/x", "http://10.0.0.1/x.xml")
+    web = {
+        ROOT: page(BIRDS, head='<link rel="alternate" type="application/atom+xml" href="http://127.0.0.1:9/feed">'),
+        f"{ROOT}robots.txt": robots("".join(f"Sitemap: {url}\n" for url in (*private, f"{ROOT}index.xml"))),
+        f"{ROOT}index.xml": sitemap(*private, f"{ROOT}1.xml", root="sitemapindex", entry="sitemap"),
+        f"{ROOT}1.xml": sitemap(*private, f"{ROOT}listed"),
+        f"{ROOT}listed": page(f"{BIRDS} {word(1)}"),
+    }
+    with served(SmallWeb(web)) as server:
+        crawl(tmp_path / "c", settings_for(server, [ROOT]))
+        assert {access.host for access in server.log} == {"a.example"}
+    assert set(stored(tmp_path / "c")) == {ROOT, f"{ROOT}listed"}
+
+
 def test_sitemap_is_guessed_only_when_the_crawl_is_limited_to_sites(tmp_path: Path) -> None:
     web = {ROOT: page(BIRDS), f"{ROOT}sitemap.xml": sitemap(f"{ROOT}x"), f"{ROOT}x": page(f"{BIRDS} {word(1)}")}
     web[f"{ROOT}robots.txt"] = robots("")

@@ -2,12 +2,14 @@
 
 import os
 import random
+import shutil
 import signal
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from checks.documents import docx
 from checks.killing import (
     children,
     kill_often,
@@ -17,10 +19,25 @@ from checks.killing import (
     same_as_undisturbed,
     still_alive,
     urls_in_warc,
+    write_archive,
 )
-from checks.small_webs import PATIENCE_S, SmallWeb, crawl, flags, grid, served, settings_for, started, stored, until
+from checks.small_webs import (
+    PATIENCE_S,
+    SmallWeb,
+    crawl,
+    flags,
+    grid,
+    served,
+    settings_for,
+    started,
+    stored,
+    until,
+    word,
+)
 from opilio.core.errors import OpilioError
+from opilio.core.settings import Tree
 from opilio.engine.wiring.session import create_crawl
+from opilio.fetch.recorded import RecordedResponse
 from opilio.manage.status import collection_status
 from opilio.manage.verify import verify
 from opilio.store.collection import Collection
@@ -28,6 +45,7 @@ from opilio.store.warc import warc_name
 from opilio.topic.setup import resolve_settings
 
 DELAY_S = 0.1
+DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 SEED = "http://h0.example/0.html"
 WEB = grid(hosts=4, pages=80)  # 80 delays of a host: politeness alone makes a crawl outlast all the kills below
 
@@ -53,6 +71,36 @@ def test_crawl_loses_nothing_when_killed_at_random_moments(
     same_as_undisturbed(tmp_path / "killed", tmp_path / "undisturbed")
     assert urls_in_warc(tmp_path / "killed") == stored(tmp_path / "killed")
     polite_throughout(log, DELAY_S)
+
+
+def test_crawl_of_an_archive_with_documents_loses_nothing_when_killed(tmp_path: Path) -> None:
+    """With one host, so that leases and commits are large."""
+    web, archive = grid(hosts=1, pages=300), tmp_path / "x.warc.gz"
+    for number in range(270, 300):
+        text = docx(f"<w:p><w:r><w:t>{word(number)}</w:t></w:r></w:p>")
+        web[f"http://h0.example/{number}.html"] = RecordedResponse(200, (("Content-Type", DOCX),), text)
+    write_archive(archive, web)
+    tree: Tree = {
+        "strategy": "breadth",
+        "topic": {"name": "small birds"},
+        "seeds": {"urls": [SEED]},
+        "fetch": {"archives": [str(archive)]},
+        "engine": {"workers": 0},
+        "store": {"rotate_bytes": 50_000},
+        "stop": {"harvest_below": 0.0},
+    }
+    crawl(tmp_path / "undisturbed", tree)
+    assert len(stored(tmp_path / "undisturbed")) == len(web)
+    rng, kills, most_s = random.Random(1), 0, 1.0
+    while kills < 3:
+        kills += 1
+        if not killed_after(tmp_path / "killed", tree, rng.uniform(0.0, most_s)):
+            # This machine is faster: another crawl, killed sooner.
+            shutil.rmtree(tmp_path / "killed")
+            kills, most_s = 0, most_s / 2
+    assert not killed_after(tmp_path / "killed", tree, PATIENCE_S)
+    same_as_undisturbed(tmp_path / "killed", tmp_path / "undisturbed")
+    assert urls_in_warc(tmp_path / "killed") == stored(tmp_path / "killed")
 
 
 def test_crawl_loses_nothing_when_workers_engine_and_all_processes_are_killed(tmp_path: Path) -> None:

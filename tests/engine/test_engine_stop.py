@@ -182,3 +182,17 @@ def test_window_over_the_last_pages_limits_downloads_s2_50_s2_f12(tmp_path: Path
     most = [max(fetcher.most[start : start + 5]) for start in range(0, 40, 5)]
     assert (most[0], most[-1]) == (4, 4)
     assert most[1:5] == ([1] * 4 if window else [4] * 4)
+
+
+@pytest.mark.parametrize(("pages", "patience", "first", "most"), [(96, 0.7, 4, 5), (96, 0.0, 8, 8), (0, 0.7, 8, 8)])
+def test_crawl_with_a_page_limit_starts_with_few_requests(
+    tmp_path: Path, pages: int, patience: float, first: int, most: int
+) -> None:
+    """Four at once, and one more for every 16 pages; not in a crawl without a limit."""
+    urls = [f"http://h{n}.example/" for n in range(110)]
+    texts = {url: html(url, f"<p>the wren is a small bird {word(n)}") for n, url in enumerate(urls)}
+    clock = VirtualClock()
+    fetcher = CountingFetcher(texts, clock)
+    changes = {"frontier": {"patience": patience}, "politeness": {"delay_s": 1.0}, "stop": {"pages": pages}}
+    run_engine(tmp_path / "c", plain_tree(urls, engine={"connections": 8}, **changes), fetcher, clock=clock)
+    assert (max(fetcher.most[:20]), max(fetcher.most)) == (first, most)

@@ -55,7 +55,7 @@ def test_url_that_is_no_longer_queued_is_gone(frontier: ClaimableFrontier) -> No
     assert lease is not None
     frontier.complete(lease, [UrlResult(key=1, host="a.example", state=UrlState.DONE)], 0.0)
     assert frontier.claim([lead(1)], 1.0, TTL_S).unavailable == [1]
-    frontier.advance_time(100.0)
+    frontier.begin_claims(100.0, 60.0)
     assert frontier.claim([lead(2)], 100.0, TTL_S).unavailable == [2]
     assert frontier.claim([lead(9, "b.example")], 1.0, TTL_S).unavailable == [9]
 
@@ -66,7 +66,7 @@ def test_retry_is_claimed_when_it_is_due_with_its_tries(frontier: ClaimableFront
     assert lease is not None
     frontier.complete(lease, [UrlResult(key=1, host="a.example", state=UrlState.QUEUED, retry_at=9.0)], 0.0)
     assert frontier.claim([lead(1)], 1.0, TTL_S).retry_times == {1: 9.0}
-    frontier.advance_time(9.0)
+    frontier.begin_claims(9.0, 60.0)
     lease = frontier.claim([lead(1)], 9.0, TTL_S).lease
     assert lease is not None
     assert lease.leads[0].retries == 1

@@ -11,6 +11,9 @@ from email.utils import parsedate_to_datetime
 from itertools import count
 from typing import Protocol
 
+# Not every system has it.
+_BOOT_CLOCK: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+
 
 class Clock(Protocol):
     """The current time in seconds since 1970, and sleeping."""
@@ -26,7 +29,7 @@ class Clock(Protocol):
 
 def elapsed_s() -> float:
     """Seconds since some moment, also while the machine is suspended; setting the system's clock does not change it."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+    return time.monotonic() if _BOOT_CLOCK is None else time.clock_gettime(_BOOT_CLOCK)
 
 
 class SystemClock:

@@ -79,6 +79,17 @@ class TopicChanged(Event, frozen=True):
     agent: str = ""  # the agent whose table changed, if agents have their own
 
 
+class ClassifierTrained(Event, frozen=True):
+    """The classifier of links was trained before the crawl, on pages of seed lists and their parents (S1-13)."""
+
+    learner: str
+    relevant: int
+    irrelevant: int
+    parents: int
+    requests: int
+    words: tuple[str, ...]
+
+
 class GraphChanged(Event, frozen=True):
     """The T-Graph was updated (S2-14)."""
 

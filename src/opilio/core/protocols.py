@@ -1,10 +1,9 @@
 """The protocols between the stages of a crawl. Computation is synchronous; network access is asynchronous.
 
-Each protocol has a conformance suite in `opilio.testing` that every implementation passes. `BaseLearner` is the base
-of judges and rankers that learn with a journal.
+Each protocol has a conformance suite in `opilio.testing`. `BaseLearner` is the base of those that learn with a journal.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
@@ -90,6 +89,13 @@ class Fetcher(Protocol):
     async def fetch(self, url: str, validators: Mapping[str, str] | None = None) -> FetchResult: ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class ChecksRequests(Protocol):
+    """A fetcher that asks `may_send`, if it is set, once more when a connection is ready (optional beside Fetcher)."""
+
+    may_send: Callable[[str], bool] | None
 
 
 class Parser(Protocol):

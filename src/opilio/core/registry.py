@@ -28,6 +28,7 @@ LINK_SCORERS = "opilio.link_scorers"
 RANKERS = "opilio.rankers"
 SEED_ENGINES = "opilio.seed_engines"
 START_STATES = "opilio.start_states"
+START_TRAINING = "opilio.start_training"
 STRATEGIES = "opilio.strategies"
 TOPIC_EXTENSIONS = "opilio.topic_extensions"
 # The sections of a configuration that have a kind, with the group that registers their kinds.

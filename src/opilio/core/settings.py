@@ -60,7 +60,9 @@ class SeedSettings(msgspec.Struct, kw_only=True):
     engines: dict[str, Tree] = {}  # by name; each has a `kind` and the options of that kind
     agree: Literal["any", "two", "all"] = "any"  # X-04
     limit: Positive = 30  # URLs requested from each engine (S0-10)
-    irrelevant: Count = 0  # off-topic seeds, for training (S1-16)
+    irrelevant: Count = 0  # off-topic seeds of the crawl itself (S1-16)
+    # Pages of each list, relevant and irrelevant, that S1's classifier is trained on before the crawl (S1-13); 0: none.
+    train: Count = 20
     queries: Count = 20  # maximum of further queries when the queue is empty; 0: none
     # Share of relevant pages among those that the last queries found; below it, no further query.
     precision: Annotated[float, Meta(ge=0, le=1)] = 0.1
@@ -75,6 +77,7 @@ class FrontierSettings(msgspec.Struct, kw_only=True):
     max_per_host: Count = 0  # 0: no limit
     max_depth: Count = 0  # 0: no limit
     per_host: Count = 0  # URLs per lease; 0: one, or a few without a delay
+    patience: Share = 0.0  # links below this share of a better one wait for it
     traps: bool = True
     discover: bool = True  # follow sitemaps and feeds
 

@@ -8,6 +8,7 @@ import difflib
 import re
 import tomllib
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -130,8 +131,13 @@ def suggest_name(word: str, known: list[str]) -> str:
     return f" (did you mean '{close[0]}'?)" if close else ""
 
 
+@cache
+def _field_types(schema: type[msgspec.Struct]) -> dict[str, Any]:
+    return {field.name: field.type for field in msgspec.structs.fields(schema)}
+
+
 def _reject_unknown(tree: Mapping[str, Any], schema: type[msgspec.Struct], source: str, path: str = "") -> None:
-    types = {f.name: f.type for f in msgspec.structs.fields(schema)}
+    types = _field_types(schema)
     for key, value in tree.items():
         if key not in types:
             raise ConfigError(f"{source}: unknown key '{path}{key}'{suggest_name(key, list(types))}")

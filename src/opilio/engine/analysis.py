@@ -66,6 +66,7 @@ class PageFeatures:
         self._vocabulary = vocabulary
         self.genre = genre
         self._feeds_topic = feeds
+        self.counts_irrelevant = False  # the table also learns from irrelevant pages (S3-11)
         self._judge_terms = judge_terms
         self._with_link_score = with_link_score
         self._site_text = site_text
@@ -260,8 +261,8 @@ class PageAnalyzer:
     def _analyze_reading(self, lead: Lead, fetched: FetchResult, reading: Reading) -> Analysis:
         page, alone = reading.page, self.judge(reading)
         verdict = self._features.combined_verdict(alone, lead)
-        # A table may be built from all seeds (S3-12); later only relevant pages feed it.
-        feeds_topic = verdict.relevant or lead.depth == 0
+        # A table may be built from all seeds (S3-12); later relevant pages feed it, and others show what is filler.
+        feeds_topic = verdict.relevant or lead.depth == 0 or self._features.counts_irrelevant
         counts, surfaces = self.expansion_terms(reading) if feeds_topic else ((), ())
         return Analysis(
             title=page.title[:500],

@@ -10,7 +10,9 @@ from opilio.core.settings import EngineSettings
 from opilio.engine.visit import LeaseResult
 
 COMMIT_EVERY_S = 0.02  # measured: a commit costs 0.2 ms, and hosts wait for it to be leased again
-_WAIT_PER_VISIT_S = COMMIT_EVERY_S / 32  # a larger `engine.batch` may wait longer until it is full
+FIRST_CONNECTIONS, PAGES_PER_CONNECTION = 4, 16  # of a crawl that starts gradually (docs/lab/committee.md)
+_DEFAULT_BATCH = 32
+_WAIT_PER_VISIT_S = COMMIT_EVERY_S / _DEFAULT_BATCH  # a larger `engine.batch` may wait longer until it is full
 
 ServeLease = Callable[[LeaseResult], Coroutine[None, None, None]]
 
@@ -24,22 +26,44 @@ class DownloadWindow:
     """Limits the visits in flight by a sliding window over the last pages (S2-50, `engine.window`).
 
     While a crawl leaves its topic, fewer downloads are started at once: each is chosen by what the last ones showed.
+    `gradual`: a crawl starts with few requests at once, because it has learned little about which links are good.
     """
 
-    def __init__(self, settings: EngineSettings) -> None:
+    def __init__(self, settings: EngineSettings, pages: int = 0, *, gradual: bool = False) -> None:
         self._connections = settings.connections
+        self._pages = pages
+        self._gradual = gradual
         # Pages that are not fetched yet count as relevant, so that a crawl starts with all connections.
         self._recent = deque([True] * settings.window, maxlen=settings.window)
 
     def record_page(self, relevant: bool) -> None:
         """One more page was judged."""
         self._recent.append(relevant)
+        self._pages += 1
 
     @property
     def limit(self) -> int:
         """The number of visits that may be in flight."""
         share = sum(self._recent) / len(self._recent) if self._recent else 1.0
-        return max(1, round(share * self._connections))
+        most = max(FIRST_CONNECTIONS, self._pages // PAGES_PER_CONNECTION) if self._gradual else self._connections
+        return max(1, min(most, round(share * self._connections)))
+
+
+class LeaseSize:
+    """How many URLs of a host a lease has: `least`, and up to `most` for all hosts together if few hosts are left.
+
+    Without it, the workers of a crawl of one site in an archive would wait for every commit.
+    """
+
+    def __init__(self, least: int, most: int = 0) -> None:
+        self._least = least
+        self._most = most
+        self.urls = least
+
+    def adapt(self, leased: int, free: int, running: int) -> None:
+        """`leased` hosts were found for `free` connections; now `running` hosts are visited."""
+        few = leased < free and running > 0
+        self.urls = max(self._least, self._most // running) if few else self._least
 
 
 class InFlight:
@@ -98,9 +122,14 @@ class InFlight:
         """Whether to commit now: in batches, but without a long wait for any host or page."""
         if not self._finished:
             return False
-        enough = sum(len(served.outcomes) for served in self._finished) >= batch
-        starving = len(self._finished) * 4 >= len(self._running)
-        return enough or starving or self._clock.now() - self._first_finished_at >= commit_wait_s(batch)
+        done = sum(len(served.outcomes) for served in self._finished)
+        if done >= batch or self._clock.now() - self._first_finished_at >= commit_wait_s(batch):
+            return True
+        # Hosts wait for the commit to be leased again.
+        if batch <= _DEFAULT_BATCH:
+            return len(self._finished) * 4 >= len(self._running)
+        # In a large batch the workers are what must not wait.
+        return done >= sum(len(served.lease.leads) - len(served.outcomes) for served in self._running.values())
 
     def take_finished(self) -> list[LeaseResult]:
         """The finished visits; raises the error of a visit that failed."""

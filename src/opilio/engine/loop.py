@@ -18,7 +18,7 @@ from opilio.core.events import BatchCommitted, CrawlStopped, Event, EventListene
 from opilio.core.records import HostLease, Outcome, PageChange
 from opilio.core.settings import EngineSettings, StopSettings
 from opilio.engine.commands import COMMAND_POLL_S
-from opilio.engine.in_flight import DownloadWindow, InFlight, commit_wait_s
+from opilio.engine.in_flight import DownloadWindow, InFlight, LeaseSize, commit_wait_s
 from opilio.engine.reseeding import Reseeding
 from opilio.engine.visit import LeaseResult, Visitor
 from opilio.store.writer import CrawlCounts
@@ -142,12 +142,20 @@ class EngineParts:
 class Engine:
     """Runs one crawl to its end. `stop()` may be called at any time, from a signal handler too."""
 
-    def __init__(self, stages: EngineParts, engine: EngineSettings, stop: StopSettings, per_host: int) -> None:
+    def __init__(
+        self,
+        stages: EngineParts,
+        engine: EngineSettings,
+        stop: StopSettings,
+        lease_size: LeaseSize,
+        *,
+        gradual: bool = False,
+    ) -> None:
         self._parts = stages
         self._settings = engine
         self._stop_rules = StopRules(stop, stages.clock.now())
-        self._download_window = DownloadWindow(engine)
-        self._urls_per_lease = per_host
+        self._download_window = DownloadWindow(engine, stages.counts.pages, gradual=gradual)
+        self._lease_size = lease_size
         self._in_flight = InFlight(stages.visitor.serve, stages.clock)
         self._renew_at = stages.clock.now() + engine.lease_s / 3
         self._requested_stop = ""
@@ -212,8 +220,10 @@ class Engine:
             self._renew_at = now + self._settings.lease_s / 3
         free = min(self._download_window.limit - self._in_flight.running, room)
         if free > 0:
-            per_host = max(1, min(self._urls_per_lease, room // free))
-            self._in_flight.start(stages.committer.lease(now, free, per_host, self._settings.lease_s))
+            per_host = max(1, min(self._lease_size.urls, room // free))
+            leases = stages.committer.lease(now, free, per_host, self._settings.lease_s)
+            self._in_flight.start(leases)
+            self._lease_size.adapt(len(leases), free, self._in_flight.running)
 
     async def _wait_for_progress(self) -> None:
         """Wait until a visit finishes, a host wakes, or a commit is due."""

@@ -210,7 +210,12 @@ class Visitor:
                 detail = f"{type(error).__name__}: {error}"[:300]
                 served.errors.append(VisitFailed(at=self._clock.now(), url=lead.url, error=detail))
                 analysis = Analysis(failure=Failure(INTERNAL_ERROR, detail))
-        light = msgspec.structs.replace(fetched, body=b"", record=b"", size_bytes=len(fetched.body))
+        if analysis is not None and analysis.response is not None:
+            record = fetched.packed if analysis.copies_record else analysis.warc_record
+            light = analysis.response
+            analysis = msgspec.structs.replace(analysis, warc_record=record, response=None)
+        else:
+            light = msgspec.structs.replace(fetched, body=b"", record=b"", packed=b"", size_bytes=len(fetched.body))
         return Outcome(lead=lead, fetched=light, analysis=analysis)
 
     def _url_result(self, outcome: Outcome) -> UrlResult:

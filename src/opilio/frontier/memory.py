@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from opilio.core.protocols import AddResult, FrontierEntry, FrontierStats
 from opilio.core.records import HostLease, Lead, Tier, UrlResult, UrlState
 from opilio.frontier.memory_tables import HostQueue, MemoryTables, UrlEntry
+from opilio.frontier.patience import MAX_PATIENCE_S, Patience
 from opilio.frontier.policy import (
     EXPIRED,
     FRONTIER_FULL,
@@ -39,6 +40,7 @@ class MemoryFrontier:
     def __init__(self, policy: FrontierPolicy | None = None) -> None:
         self._policy = policy or FrontierPolicy()
         self._tables = MemoryTables(bounded=self._policy.limits.queued > 0)
+        self._patience = Patience(self._policy.patience)
 
     def add(self, leads: Sequence[Lead], now: float) -> AddResult:
         """Offer links. Known ones are merged, new ones queued, refused ones recorded with the reason."""
@@ -115,7 +117,10 @@ class MemoryFrontier:
         floor = max(min_tier, self._min_tier(choose=True))
         room = self._policy.order.max_per_lease or max_hosts * per_host
         leases: list[HostLease] = []
+        self._patience.begin(lambda: self._tables.best_waiting(now + MAX_PATIENCE_S, now + ttl_s - MAX_PATIENCE_S))
         while room > 0 and len(leases) < max_hosts and (host := self._tables.next_ready(floor)) is not None:
+            if self._patience.holds_up(-host.queue[0][0], -host.queue[0][1], now):
+                break
             heapq.heappop(self._tables.ready)
             leads = self._tables.lease(host, min(per_host, room), floor)
             host.ready, host.wake_at, host.token = False, now + ttl_s, host.token + 1
@@ -252,7 +257,7 @@ class MemoryFrontier:
         """When `lease` may return something again: 0 for now, None when nothing is queued."""
         tables, floor = self._tables, self._min_tier(choose=False)
         if floor == Tier.LINK:
-            asleep = 0.0 if tables.next_ready(floor) else tables.next_wake()
+            asleep = self._patience.held_until if tables.next_ready(floor) else tables.next_wake()
         else:
             # An N-best batch: only hosts that have something of it count.
             chosen = [host for host in tables.hosts.values() if host.queue and -host.queue[0][0] >= floor]

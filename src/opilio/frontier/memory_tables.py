@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec.structs import replace
 
-from opilio.core.records import Lead, UrlState
+from opilio.core.records import Lead, Tier, UrlState
 from opilio.frontier.policy import QueuePosition
 
 SortKey = tuple[int, float, int, int]  # (-tier, -priority, seq, key): ascending is best first
@@ -196,6 +196,18 @@ class MemoryTables:
                 return at
             heapq.heappop(self.retries)
         return None
+
+    def best_waiting(self, until: float, expiry: float) -> float | None:
+        """The highest sort key of a link at hosts that wake until then, or whose leases expire later than this."""
+        waiting = (
+            host
+            for host in self.hosts.values()
+            # A leased host wakes when its lease expires.
+            if not host.ready and (host.wake_at > expiry if host.leased else host.wake_at <= until)
+        )
+        return max(
+            (-host.queue[0][1] for host in waiting if host.queue and host.queue[0][0] == Tier.LINK), default=None
+        )
 
     def next_wake(self) -> float | None:
         """When the first sleeping host that has something queued wakes."""

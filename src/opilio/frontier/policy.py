@@ -69,7 +69,8 @@ def reposition(order: Order, score: float, seq: int, moment: QueueTime, previous
     """The position after a new score. The tier stays; in tiers above the order's own the sort key stays too."""
     if previous.tier > Tier.FIRST:
         return previous
-    return order.position(score, seq, moment, previous)._replace(tier=previous.tier)
+    place = order.position(score, seq, moment, previous)
+    return place if place.tier == previous.tier else place._replace(tier=previous.tier)
 
 
 def merged_position(
@@ -296,6 +297,8 @@ class FrontierPolicy(msgspec.Struct, frozen=True, kw_only=True):
     # Hosts that the user wants first. The set may change: the SQLite frontier reads it for every lease.
     boosted: Set[str] = frozenset()
     delay_s: float = 1.0  # between requests to a host that has no delay of its own
+    # While a better link is in flight or waits for its host, links below this share of its sort key wait too.
+    patience: float = 0.0
 
 
 def best_first_order(*, top: Count = 0) -> Order:

@@ -73,6 +73,30 @@ class LeaseChecks:
         frontier = queued(make(PLAIN), lead("x", 0.2), lead("y", 0.8, "b.example"), lead("z", 0.5, "c.example"))
         assert [x.host for x in frontier.lease(0.0, 2, 5, 60.0)] == ["b.example", "c.example"]
 
+    def test_links_wait_while_a_much_better_one_waits_for_its_host(self, make: Make) -> None:
+        policy = FrontierPolicy(delay_s=2.0, patience=0.5)
+        good, fair, poor = lead("good", 0.8), lead("fair", 0.4, "b.example"), lead("poor", 0.1, "c.example")
+        frontier = queued(make(policy), good, lead("better", 0.9), fair, poor, seed("first", host="d.example"))
+        first = frontier.lease(0.0, 9, 1, 60.0)
+        assert paths(first) == ["first", "better"]  # the others wait for its outcome
+        held = frontier.wakes_at()
+        assert held is not None and 0.0 < held < 1.0
+        frontier.complete(first[1], landed(first[1]), 2.0)
+        assert paths(frontier.lease(1.0, 9, 1, 60.0)) == ["fair"]  # half as good as the one that wakes at 2
+        second = frontier.lease(2.0, 9, 1, 60.0)
+        assert paths(second) == ["good"]
+        frontier.complete(second[0], landed(second[0]), 4.0)
+        assert paths(frontier.lease(2.0, 9, 1, 60.0)) == []  # "fair" is in flight
+        assert paths(frontier.lease(5.0, 9, 1, 60.0)) == ["poor"]  # a lease this old holds up nothing
+
+    def test_a_host_that_wakes_much_later_holds_up_no_link(self, make: Make) -> None:
+        frontier = queued(
+            make(FrontierPolicy(patience=0.5)), lead("x", 0.9), lead("y", 0.9), lead("z", 0.1, "b.example")
+        )
+        lease = frontier.lease(0.0, 1, 1, 60.0)[0]
+        frontier.complete(lease, landed(lease), 8.0)
+        assert paths(frontier.lease(1.0, 9, 1, 60.0)) == ["z"]
+
     def test_leased_host_is_given_to_nobody_else(self, make: Make) -> None:
         frontier = queued(make(PLAIN), lead("x"), lead("y"))
         assert paths(frontier.lease(0.0, 9, 1, 60.0)) == ["x"]

@@ -15,7 +15,7 @@ import msgspec
 
 from opilio.core.errors import ConfigError
 from opilio.core.events import CrawlStarted, Event, EventListener
-from opilio.core.protocols import Fetcher
+from opilio.core.protocols import ChecksRequests, Fetcher
 from opilio.core.records import Tier
 from opilio.core.settings import Settings, StopSettings, Tree
 from opilio.engine.cluster.trainer import STOPPING, Trainer
@@ -29,14 +29,20 @@ from opilio.engine.reseeding import NoReseeding
 from opilio.engine.revisit.scheduler import with_conditional_requests
 from opilio.engine.visit import Visitor
 from opilio.engine.wiring.assembly import AGENTS, CrawlAnalysis, assembly_kind, open_analysis
-from opilio.engine.wiring.build import build_frontier_policy, configured_seeds, seed_leads, urls_per_lease, visit_limits
-from opilio.engine.wiring.fetcher import adapt_to_archives, archived_urls, build_fetcher
+from opilio.engine.wiring.build import (
+    build_frontier_policy,
+    configured_seeds,
+    effective_patience,
+    lease_size,
+    seed_leads,
+    visit_limits,
+)
+from opilio.engine.wiring.fetcher import adapt_to_archives, archived_urls, build_fetcher, visiting_fetcher
 from opilio.engine.wiring.seeding import open_seed_sources
 from opilio.engine.wiring.session import create_collection, resolve_workers
 from opilio.engine.wiring.settings import CheckedSettings, resumed_settings
 from opilio.engine.wiring.start import load_topic_and_states
 from opilio.engine.workers.pool import InlinePool
-from opilio.fetch.curl import CurlFetcher
 from opilio.frontier.policy import refuse_nothing
 from opilio.frontier.postgres.frontier import PostgresFrontier
 from opilio.seeds.finder import FoundSeeds
@@ -120,11 +126,11 @@ class ClusterSession:
         if settings.revisit.on and settings.revisit.share >= 1.0:
             committer.min_tier = Tier.REVISIT
         gate = self._build_gate(shared, committer, rules, fetcher)
-        if isinstance(fetcher, CurlFetcher):
+        if isinstance(fetcher, ChecksRequests):
             fetcher.may_send = gate.may_send
         commands = WorkerCommands(shared, meter, analysis, collection, rules)
         visitor = Visitor(
-            with_conditional_requests(settings, fetcher, SharedReader(shared)),
+            with_conditional_requests(settings, visiting_fetcher(fetcher, settings), SharedReader(shared)),
             analysis.pool,
             gate,
             self._clock,
@@ -134,7 +140,8 @@ class ClusterSession:
         parts = EngineParts(visitor, committer, commands, CrawlCounts(), self._clock, NoReseeding())
         # The trainer decides when the crawl stops.
         no_rules = StopSettings(harvest_below=0, expected_below=0)
-        engine = Engine(parts, settings.engine, no_rules, urls_per_lease(settings))
+        gradual = effective_patience(settings) > 0
+        engine = Engine(parts, settings.engine, no_rules, lease_size(settings), gradual=gradual)
         self.engine = ClusterRun(engine, trainer, shared, meter.name)
 
     def _build_gate(
@@ -155,7 +162,7 @@ class ClusterSession:
 
         if archived_urls(fetcher) is None:
             fetcher = build_fetcher(self._settings, clock)
-            if isinstance(fetcher, CurlFetcher):
+            if isinstance(fetcher, ChecksRequests):
                 fetcher.may_send = throttle.may_send
             self._exit_stack.push_async_callback(fetcher.close)
         gate = LeaseGate(politeness, fetcher, clock, throttle, load_robots, store_robots)

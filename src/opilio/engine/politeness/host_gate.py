@@ -80,7 +80,8 @@ class HostThrottle:
                 if address:
                     _put_bounded(self._reserved_start, host, (start, max_late_s))
                 return start
-            await self._clock.sleep(start - self._clock.now())
+            if start > self._clock.now():
+                await self._clock.sleep(start - self._clock.now())
             while (wait_s := self._wait_s(host, address, delay_s)) > 0:
                 await self._clock.sleep(wait_s)
             # Most of the time is left for connecting.

@@ -8,13 +8,15 @@ with more of them can only forbid more: a `Disallow` beyond the limit counts up 
 import math
 import re
 from collections.abc import Iterable, Iterator
-from urllib.parse import quote, unquote_to_bytes, urlsplit
+from urllib.parse import quote, unquote_to_bytes
 
 from opilio.core.urls import MAX_URL_LENGTH
 
 MAX_WILDCARD_PARTS = 2_000  # of all rules: literal parts that are looked for in one URL
 # An escaped character of a URL takes three.
 _MAX_RULE_LENGTH = 3 * MAX_URL_LENGTH
+# Faster than `urlsplit`; it runs once for every request.
+_PATH_AND_QUERY = re.compile(r"[a-zA-Z]+://[^/?#]*([^#]*)").match
 _IS_PLAIN = re.compile(r"[A-Za-z0-9_.~/=-]*").fullmatch
 # Escapes that keep their meaning: a slash is a separator only unescaped, and an asterisk a wildcard.
 _KEPT_ESCAPES = re.compile("%(2[af5])", re.IGNORECASE)
@@ -166,9 +168,8 @@ def normalize_path(url: str) -> str:
     >>> normalize_path("http://a.example/a%7eb/%2f?q=é#top")
     '/a~b/%2F%3Fq=%C3%A9'
     """
-    address = urlsplit(url.partition("#")[0])
-    path = f"{address.path}?{address.query}" if "?" in url.partition("#")[0] else address.path
-    path = _normalize(path, "/%=")
+    found = _PATH_AND_QUERY(url)
+    path = _normalize(found[1] if found else url, "/%=")
     return path if path.startswith("/") else f"/{path}"
 
 

@@ -64,6 +64,8 @@ _SESSION = re.compile(
     r"|[?&](?:sid|s|session)=((?=[A-Za-z]*+\d)[0-9A-Za-z]{16,})(?=&|$)",
     re.IGNORECASE,
 )
+# Without one of these characters, no session id: quicker to find out for an ordinary URL.
+_SESSION_START = re.compile("[;?&(]").search
 _CALENDAR = re.compile(
     r"calend|event|agenda|kalender|schedule|ical|/(?:day|week|month)s?/|[?&](?:date|day|month|week)=", re.IGNORECASE
 )
@@ -133,7 +135,8 @@ class TrapDetector:
 
     def _check_session(self, host: str, url: str) -> str:
         """The first session at a host is a way through it; every further one is the same site again."""
-        if not (found := _SESSION.search(url)):
+        found = _SESSION.search(url) if _SESSION_START(url) else None
+        if found is None:
             return ""
         sessions = self._host_history(host).sessions
         value = found[1] or found[2]
@@ -165,7 +168,9 @@ class TrapDetector:
     def _check_calendar(self, host: str, url: str) -> str:
         """Dates in the far future, or more dates than a calendar needs."""
         limits = self._limits
-        found = _DATE.search(url)
+        found, bare = _DATE.search(url), _BARE_DATE.search(url)
+        if found is None and bare is None:
+            return ""
         calendar = _CALENDAR.search(url) is not None
         if found is not None:
             year = int(found[1] or found[2])
@@ -173,7 +178,7 @@ class TrapDetector:
                 calendar and not limits.first_year <= year <= limits.current_year + 1
             ):
                 return "calendar"
-        if calendar and _BARE_DATE.search(url):
+        if calendar and bare is not None:
             pattern = _DIGITS.sub("#", url)
             return (
                 "calendar"

@@ -38,6 +38,9 @@ class YieldLimits(msgspec.Struct, frozen=True, kw_only=True):
     evidence: float = 6.0  # log-likelihood ratio at which a place is given up
     min_hits: int = 5  # of the whole crawl, before any place is given up
     min_rate: float = 0.12  # lowest reference rate: below it, evidence would take hundreds of fetches
+    # A crawl that has found nearly all pages has a low rate; a trap found then is still poor beside what it was before.
+    best_share: float = 0.5  # of the highest reference rate so far
+    min_tries: int = 20  # of a reference rate that may be the highest
     barren_share: float = 0.03  # hits per fetch; a place that yielded more is never given up
     memory: float = 0.995  # of the reference rate, per fetch
     copy_weight: float = 2.0  # of a copy or soft 404, in ordinary misses
@@ -115,6 +118,7 @@ class YieldMonitor:
         self._redirects: dict[int, tuple[str, list[str]]] = {}
         self._productive: set[str] = set()
         self._reference = [0.0, 0.0]  # hits and tries on productive hosts, decayed
+        self._best_rate = 0.0  # the highest reference rate so far
         self._hits = self._fetches = 0
         self._given_up: dict[str, dict[str, GivenUpPlace]] = {}
         self._admitted: list[GivenUpPlace] = []  # by a hit of their trial
@@ -186,7 +190,11 @@ class YieldMonitor:
         limits = self._limits
         if hit:
             return -log(limits.good_share / limits.poor_share)
-        rate = max(limits.min_rate, min(0.9, self._reference[0] / max(1.0, self._reference[1])))
+        hits, tries = self._reference
+        recent = hits / max(1.0, tries)
+        if tries >= limits.min_tries:
+            self._best_rate = max(self._best_rate, recent)
+        rate = max(limits.min_rate, min(0.9, max(recent, limits.best_share * self._best_rate)))
         step = log((1 - rate * limits.poor_share) / (1 - rate * limits.good_share))
         return step * limits.copy_weight if copied else step
 

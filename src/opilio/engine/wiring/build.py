@@ -19,6 +19,7 @@ from opilio.dedup.stored import StoredDuplicateDetector
 from opilio.engine.commands import CommandInbox, CommandTargets
 from opilio.engine.commit import BatchCommitter, CommitTargets
 from opilio.engine.discovery import SiteDiscovery
+from opilio.engine.in_flight import LeaseSize
 from opilio.engine.loop import Engine, EngineParts
 from opilio.engine.politeness.host_gate import AddressResolver, HostGate, HostThrottle
 from opilio.engine.politeness.robots import RobotsRules
@@ -30,6 +31,7 @@ from opilio.engine.revisit.scheduler import RevisitScheduler, with_conditional_r
 from opilio.engine.visit import VisitLimits, Visitor
 from opilio.engine.wiring.analysis import AnalysisParts
 from opilio.engine.wiring.assembly import CrawlAnalysis, CrawlWriters, WriterContext, crawl_assembly
+from opilio.engine.wiring.fetcher import ARCHIVE_URLS_LEASED, ARCHIVE_URLS_PER_LEASE, visiting_fetcher
 from opilio.frontier.policy import FrontierLimits, FrontierPolicy, MergePolicy, refuse_nothing
 from opilio.frontier.postgres.frontier import PostgresFrontier
 from opilio.frontier.sqlite.claims import ClaimableFrontier
@@ -86,7 +88,17 @@ def build_frontier_policy(
         refusal_reason=url_filter.refusal_reason,
         boosted=url_filter.host_rules.boosted_hosts,
         delay_s=settings.politeness.delay_s,
+        patience=effective_patience(settings),
     )
+
+
+def effective_patience(settings: Settings) -> float:
+    """The share of `frontier.patience`; 0 where no link waits for better ones.
+
+    Without a limit of requests time is what counts, and without delays every host can be asked again at once.
+    """
+    limited = settings.stop.pages > 0 or settings.stop.fetches > 0
+    return settings.frontier.patience if limited and settings.politeness.delay_s > 0 else 0.0
 
 
 def configured_seeds(settings: Settings) -> list[Seed]:
@@ -113,7 +125,8 @@ def build_engine(
     limits = visit_limits(settings)
     writing = build_writing_parts(settings, environment, analysis.parts, pool.update_state, sources)
     host_gate = _build_host_gate(settings, environment, writing.committer, resumed)
-    fetcher = with_conditional_requests(settings, environment.fetcher, collection.connection)
+    visiting = visiting_fetcher(environment.fetcher, settings)
+    fetcher = with_conditional_requests(settings, visiting, collection.connection)
     if environment.browser is not None:
         loader = ResourceLoader(environment.browser.fetcher, host_gate, clock)
         history = HostHistory(rendered_hosts(collection.connection))
@@ -121,7 +134,8 @@ def build_engine(
     visitor = Visitor(fetcher, pool, host_gate, clock, limits, random.Random(settings.engine.random_seed))
     counts = environment.writer.counts
     parts = EngineParts(visitor, writing.committer, writing.commands, counts, clock, writing.reseeder)
-    return Engine(parts, settings.engine, settings.stop, urls_per_lease(settings))
+    gradual = effective_patience(settings) > 0
+    return Engine(parts, settings.engine, settings.stop, lease_size(settings), gradual=gradual)
 
 
 def build_writing_parts(
@@ -156,9 +170,13 @@ def visit_limits(settings: Settings) -> VisitLimits:
     )
 
 
-def urls_per_lease(settings: Settings) -> int:
+def lease_size(settings: Settings) -> LeaseSize:
     """How many URLs of a host a lease hands out."""
-    return settings.frontier.per_host or (1 if settings.politeness.delay_s > 0 else LEASE_URLS_WITHOUT_DELAY)
+    if settings.frontier.per_host:
+        return LeaseSize(settings.frontier.per_host)
+    if settings.fetch.archives:
+        return LeaseSize(ARCHIVE_URLS_PER_LEASE, ARCHIVE_URLS_LEASED)
+    return LeaseSize(1 if settings.politeness.delay_s > 0 else LEASE_URLS_WITHOUT_DELAY)
 
 
 def _build_commit_targets(settings: Settings, environment: Environment, frontier: Frontier) -> CommitTargets:

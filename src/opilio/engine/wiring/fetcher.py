@@ -4,6 +4,7 @@ from collections.abc import Callable, Container
 from pathlib import Path
 
 import msgspec
+from platformdirs import user_cache_path
 
 from opilio import __version__
 from opilio.core.clock import Clock
@@ -24,7 +25,8 @@ from opilio.text.languages import language_code
 # Of a crawl of archives: few hosts at a time with many URLs each, so that a batch of pages is committed at once.
 ARCHIVE_HOSTS = 16
 ARCHIVE_URLS_PER_LEASE = 16
-ARCHIVE_BATCH = 256
+ARCHIVE_URLS_LEASED = 128  # of few hosts together
+ARCHIVE_BATCH = 1_024  # more than are in flight: a commit is due when half of them are finished
 
 BuildFetcher = Callable[[Settings, Clock], Fetcher]
 
@@ -39,12 +41,19 @@ def build_fetcher(settings: Settings, clock: Clock | None = None) -> Fetcher:
 
 def open_archives(settings: Settings) -> ArchiveWeb:
     """The web of `fetch.archives`; OfflineWebError names a file that can't be read."""
-    return ArchiveWeb([Path(name) for name in settings.fetch.archives])
+    return ArchiveWeb([Path(name) for name in settings.fetch.archives], user_cache_path("opilio") / "archives")
 
 
 def reuse_archives(web: ArchiveWeb | None) -> BuildFetcher | None:
     """Builds the fetcher of archives that were opened before; None if there are none."""
     return None if web is None else lambda _settings, _clock: ArchiveFetcher(web)
+
+
+def visiting_fetcher(fetcher: Fetcher, settings: Settings) -> Fetcher:
+    """The fetcher of pages: those of archives are read by the workers, unless a browser needs them here."""
+    if isinstance(fetcher, ArchiveFetcher) and not settings.browser.on:
+        return ArchiveFetcher(fetcher.web, packed=True)
+    return fetcher
 
 
 def archived_urls(fetcher: Fetcher) -> Container[str] | None:
@@ -60,12 +69,11 @@ def adapt_to_archives(settings: Settings) -> Settings:
     if not settings.fetch.archives:
         return settings
     politeness = {"delay_s": 0.0, "max_crawl_delay_s": 0.0, "share_address": False}
-    frontier, engine = settings.frontier, settings.engine
+    engine = settings.engine
     hosts = min(engine.connections, max(ARCHIVE_HOSTS, 4 * engine.workers))
     return msgspec.structs.replace(
         settings,
         politeness=msgspec.structs.replace(settings.politeness, **politeness),
-        frontier=msgspec.structs.replace(frontier, per_host=frontier.per_host or ARCHIVE_URLS_PER_LEASE),
         engine=msgspec.structs.replace(engine, connections=hosts, batch=max(engine.batch, ARCHIVE_BATCH)),
         seeds=msgspec.structs.replace(settings.seeds, offline=True),
     )

@@ -1,7 +1,7 @@
 """Open a crawl of a folder: resume the collection that is there, or create one. The CLI and the Python API use this."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -11,13 +11,12 @@ from opilio.engine.cluster.session import ClusterSession, join_crawl, start_craw
 from opilio.engine.wiring.seeding import default_engine_notice, with_found_seeds
 from opilio.engine.wiring.session import CrawlSession, create_checked_crawl, resume_crawl
 from opilio.engine.wiring.settings import check_settings
+from opilio.engine.wiring.start import UNTRAINED, Notify
 from opilio.engine.wiring.topic_files import detect_example_language
 from opilio.store.card import delete_new_collection
 from opilio.store.collection import collection_exists, is_linked
 from opilio.store.postgres.collection import place_of
 from opilio.topic.setup import resolve_settings
-
-Notify = Callable[[str], None]  # receives one line for the user
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -38,7 +37,7 @@ async def open_crawl(
     `notify` receives hints that a quiet run leaves out, `warn` receives problems that the user must see.
     """
     if collection_exists(folder):
-        async with join_crawl(folder, tree, warn) if is_linked(folder) else resume_crawl(folder, tree) as session:
+        async with join_crawl(folder, tree, warn) if is_linked(folder) else _resume(folder, tree, notify) as session:
             yield session
         return
     settings = resolve_settings(tree, source)
@@ -52,6 +51,12 @@ async def open_crawl(
         # An example page can't be fetched: without the folder, the corrected command creates the collection anew.
         delete_new_collection(folder)
         raise
+
+
+def _resume(folder: Path, tree: Tree, notify: Notify) -> CrawlSession:
+    resumed = resume_crawl(folder, tree)
+    resumed.notify = notify
+    return resumed
 
 
 async def _detect_language(settings: Settings, notify: Notify) -> None:
@@ -74,7 +79,7 @@ async def _create(folder: Path, settings: Settings, notify: Notify, warn: Notify
         warn(str(problem))
     if found.seeds:
         notify(f"{len(found.seeds)} seeds from {', '.join(found.voters) or 'lists'}")
-    if notice := _training_notice(settings):
+    if notice := _training_notice(folder, settings):
         notify(notice)
     checked = checked.with_seeds_of(settings)
     created: CrawlSession | ClusterSession
@@ -82,24 +87,21 @@ async def _create(folder: Path, settings: Settings, notify: Notify, warn: Notify
         created = start_crawl(folder, checked, found, warn)
     else:
         created = create_checked_crawl(folder, checked, found)
+        created.notify = notify
     private = settings.fetch.proxy or settings.fetch.allow_private or settings.fetch.archives
     if not private and settings.politeness.contact == PolitenessSettings().contact:
         notify("No contact set: site owners can't reach you; set politeness.contact=URL")
     return created
 
 
-def _training_notice(settings: Settings) -> str:
-    """What the classifier of S1 was trained on before the crawl; empty for other strategies.
-
-    Seeds alone are not enough: three of the four attributes come from the pages that link to a page (S1-E6).
-    """
+def _training_notice(folder: Path, settings: Settings) -> str:
+    """A line for a crawl of S1 that is not trained before it starts, or that was trained elsewhere; otherwise empty."""
     rank = settings.rank
     if rank["kind"] != "attributes" or rank["learner"] == "infospiders":
         return ""
     if rank["model"]:
         return f"{settings.strategy}: starts with the classifier of {rank['model']}"
-    untrained = f"{settings.strategy}: nothing to train on before the crawl; the classifier learns from fetched pages"
-    return f"{untrained}. To start trained: --set rank.model=DIR, a collection after 'opilio lab train DIR'"
+    return f"{settings.strategy}: {UNTRAINED}" if is_linked(folder) else ""
 
 
 def _require_topic(folder: Path, settings: Settings) -> None:

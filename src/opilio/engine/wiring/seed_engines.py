@@ -113,6 +113,13 @@ def mediawiki_engine(
     return context.paged_engine(mediawiki.MediaWiki(url, article, trusted=url != mediawiki.MEDIAWIKI_URL))
 
 
+def mediawiki_backlinks_engine(
+    context: EngineContext, *, url: str = mediawiki.MEDIAWIKI_URL, article: str = "/wiki/"
+) -> SeedSource:
+    adapter = mediawiki.MediaWikiBacklinks(url, article, trusted=url != mediawiki.MEDIAWIKI_URL)
+    return context.paged_engine(adapter)
+
+
 def mediawiki_links_engine(
     context: EngineContext, *, url: str = mediawiki.MEDIAWIKI_URL, articles: Positive = 5
 ) -> SeedSource:

@@ -74,7 +74,10 @@ def with_engines(settings: Settings, names: Sequence[str] = ()) -> Settings:
 
 
 def with_default_engines(settings: Settings, names: Sequence[str] = ()) -> Settings:
-    """The same; where no engine is configured, Wikipedia, which needs no key. None with `seeds.offline`."""
+    """The same; where no engine is configured, Wikipedia, which needs no key. None with `seeds.offline`.
+
+    Wikipedia is one search engine, so its results need no agreement (S1-15): articles and the pages they cite differ.
+    """
     if settings.seeds.offline:
         return with_seeds(settings, engines={})
     settings = with_engines(settings, names)
@@ -82,9 +85,8 @@ def with_default_engines(settings: Settings, names: Sequence[str] = ()) -> Setti
         return settings
     url = wiki_url(settings)
     kinds = {"wikipedia": "mediawiki", "wikipedia-links": "mediawiki-links"}
-    return with_seeds(
-        settings, engines={name: complete_engine(name, {"kind": kind, "url": url}) for name, kind in kinds.items()}
-    )
+    engines = {name: complete_engine(name, {"kind": kind, "url": url}) for name, kind in kinds.items()}
+    return with_seeds(settings, engines=engines, agree="any")
 
 
 def wiki_url(settings: Settings) -> str:

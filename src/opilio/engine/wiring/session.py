@@ -48,7 +48,7 @@ from opilio.engine.wiring.fetcher import (
 )
 from opilio.engine.wiring.seeding import open_seed_sources
 from opilio.engine.wiring.settings import CheckedSettings, canonicalize_seeds, check_settings, resumed_settings
-from opilio.engine.wiring.start import load_topic_and_states
+from opilio.engine.wiring.start import Notify, load_topic_and_states, train_before_crawl
 from opilio.engine.workers.pool import available_cpus
 from opilio.frontier.postgres.schema import create_postgres_frontier
 from opilio.frontier.sqlite.claims import ClaimableFrontier
@@ -91,6 +91,7 @@ class CrawlSession:
         writer = WarcWriter(collection.folder, software, rotate_bytes, self._machine.files)
         self._writer = CollectionWriter(collection, writer)
         self._exit_stack = AsyncExitStack()
+        self.notify: Notify = lambda _: None  # receives what happens before the engine runs
         self.engine: Engine
 
     @property
@@ -124,6 +125,7 @@ class CrawlSession:
         fetcher = (self._machine.build_fetcher or build_fetcher)(settings, self._clock)
         self._exit_stack.push_async_callback(fetcher.close)
         topic, states = await load_topic_and_states(collection, settings, fetcher, self._clock.now(), self._topic)
+        states |= await train_before_crawl(collection, settings, self._clock.now(), self.notify)
         opening = open_analysis(settings, topic, states, self._machine.analysis)
         analysis = await self._exit_stack.enter_async_context(opening)
         resumed = collection.meta("state") != ""

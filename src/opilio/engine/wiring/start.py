@@ -6,17 +6,19 @@ Both are built once and stored in the collection; every later run loads them.
 Weights of features and words are taken over; queue, hosts and pages are not.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from opilio.core.errors import CollectionError, ConfigError, TopicError
-from opilio.core.events import ProblemsFound
+from opilio.core.events import Event, ProblemsFound
 from opilio.core.protocols import JUDGE_STATE, TOPIC_STATE, Fetcher
 from opilio.core.registry import (
     COMMITTEE_MEMBERS,
     DEFAULT_KINDS,
     START_STATES,
+    START_TRAINING,
     has_plugin,
     kind_options,
     load_plugin,
@@ -34,6 +36,19 @@ from opilio.store.journal import STATE_RESTORED, LearnerJournal, damaged_states,
 from opilio.store.run_tables import latest_states
 from opilio.store.writer import CollectionWriter
 from opilio.topic.topic import Topic
+
+UNTRAINED = (
+    "not trained before the crawl; the classifier learns from fetched pages. To start trained: --set rank.model=DIR,"
+    " a collection after 'opilio lab train DIR'"
+)
+Notify = Callable[[str], None]  # receives one line for the user
+
+
+class StartTraining(msgspec.Struct, frozen=True):
+    """The states of learners that were trained before a crawl, and the event that describes the training."""
+
+    states: dict[str, bytes]
+    event: Event
 
 
 def check_start_model(settings: Settings) -> None:
@@ -117,6 +132,27 @@ async def load_topic_and_states(
         for name, state in states.items():
             writer.write_snapshot(name, 0, now, state)
     return topic, latest_snapshots(collection)
+
+
+async def train_before_crawl(
+    collection: Collection, settings: Settings, now: float, notify: Notify
+) -> dict[str, bytes]:
+    """States of learners that are trained before the first run, by a plug-in under the ranker's name (S1-13).
+
+    If the process is killed before the first run has started, the next one repeats it.
+    """
+    kind = settings.rank["kind"]
+    if collection.meta("state") or not has_plugin(START_TRAINING, kind):
+        return {}
+    trained: StartTraining | None = await load_plugin(START_TRAINING, kind)(collection.folder, settings, notify)
+    if trained is None:
+        return {}
+    writer = CollectionWriter(collection, None)
+    with collection.unit_of_work():
+        for name, state in trained.states.items():
+            writer.write_snapshot(name, 0, now, state)
+        writer.write_events([trained.event])
+    return trained.states
 
 
 def _restore_states(collection: Collection, now: float) -> None:

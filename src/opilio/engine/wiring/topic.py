@@ -56,9 +56,8 @@ def build_initial_topic(settings: Settings, topic: Topic) -> EvolvingTopic:
         weighing=TERM_WEIGHTINGS[settings.topic.weighing],
     )
     table = build_topic_table(topic, vocabulary, background_idf, mixture)
-    expansion = build_component(
-        "expansion", settings.expansion, ExpansionStart(table.weights, len(settings.seeds.urls))
-    )
+    start = ExpansionStart(table.weights, len(settings.seeds.urls), searched=bool(settings.seeds.engines))
+    expansion = build_component("expansion", settings.expansion, start)
     evolving = EvolvingTopic(table, expansion, background_idf, build_query_log_reader(settings, vocabulary))
     if isinstance(expansion, QueryLogExpansion):
         expansion.waiting = expansion.interval  # the log so far is the first interval (S4-03)

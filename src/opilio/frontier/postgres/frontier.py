@@ -15,6 +15,7 @@ import msgspec
 from opilio.core.protocols import AddResult, Database, Frontier, FrontierEntry, FrontierStats
 from opilio.core.records import HostLease, Lead, Tier, UrlResult, UrlState
 from opilio.frontier.link_batch import CachedUrl
+from opilio.frontier.patience import MAX_PATIENCE_S, Patience
 from opilio.frontier.policy import EXPIRED, FRONTIER_FULL, FrontierPolicy, QueueTime, finite_or_zero, reposition
 from opilio.frontier.postgres.add import FrontierRows, PostgresAdder
 from opilio.frontier.postgres.queue import PostgresQueue
@@ -38,6 +39,7 @@ class PostgresFrontier:
         self._queue = PostgresQueue(db)
         self._dropped = UrlTable(db)
         self._latest_time = 0.0
+        self._patience = Patience(self._policy.patience)
 
     def set_time(self, now: float) -> None:
         """Say what time it is, where no lease did: `complete` parks hosts that sleep long."""
@@ -60,10 +62,14 @@ class PostgresFrontier:
         batch_tier = max(min_tier, self._min_tier())
         room = self._order.max_per_lease or max_hosts * per_host
         leases, grants, formerly = list[HostLease](), list[Grant](), 0
-        for (id_, name, delay_s, token, keys), leads in self._ready_hosts(
+        waiting = self._rows.hosts.best_waiting
+        self._patience.begin(lambda: waiting(now, now + MAX_PATIENCE_S, now + ttl_s - MAX_PATIENCE_S))
+        for (id_, name, delay_s, token, keys, tier, best), leads in self._ready_hosts(
             now, max_hosts, per_host, min_tier, batch_tier
         ):
             if room <= 0 or len(leases) == max_hosts:
+                break
+            if name not in self._policy.boosted and self._patience.holds_up(tier, best, now):
                 break
             leads = leads[:room]
             room -= len(leads)
@@ -81,7 +87,7 @@ class PostgresFrontier:
 
     def _ready_hosts(
         self, now: float, limit: int, per_host: int, min_tier: int, batch_tier: int
-    ) -> Iterator[tuple[tuple[int, str, float | None, int, bytes | None], list[Lead]]]:
+    ) -> Iterator[tuple[tuple[int, str, float | None, int, bytes | None, int, float], list[Lead]]]:
         """Awake hosts with their best URLs; boosted hosts first, whatever batch is open."""
         ready, boosted = self._rows.hosts.ready, tuple(self._policy.boosted)
         if boosted:
@@ -209,7 +215,8 @@ class PostgresFrontier:
 
     def wakes_at(self) -> float | None:
         """When `lease` may return something again: 0 for now, None when nothing is queued."""
-        return self._queue.wakes_at(self._latest_time, batch=self._order.batch_size > 0)
+        at = self._queue.wakes_at(self._latest_time, batch=self._order.batch_size > 0)
+        return self._patience.held_until if at == 0.0 else at
 
     def entry(self, host: str, key: int) -> FrontierEntry | None:
         """Everything known about one URL."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from opilio.core.protocols import Database
+from opilio.core.records import Tier
 from opilio.frontier.link_batch import CachedUrl
 from opilio.frontier.sqlite.schema import pack_keys, unpack_keys
 from opilio.frontier.sqlite.urls import row_to_cached
@@ -17,6 +18,8 @@ from opilio.frontier.sqlite.urls import row_to_cached
 MIN_PARK_S = 10.0
 # Rows that one call of `lease` wakes or repositions; the next call continues.
 MAX_DUE_ROWS = 2_000
+# The best hosts among which a better link is looked for that waits for its host.
+MAX_WAITING_HOSTS = 500
 # The id of the counter row that numbers insertions. Other rows belong to connections.
 INSERTED_ROW = 0
 
@@ -130,13 +133,25 @@ class HostRows:
             (now, MAX_DUE_ROWS),
         )
 
+    def best_waiting(self, now: float, until: float, expiry: float) -> float | None:
+        """The highest sort key of a link at hosts that wake until then, or whose leases expire later than this."""
+        columns = "SELECT best, wake_at FROM frontier_host WHERE parked = 0 AND best IS NOT NULL AND best_tier = ?"
+        asleep = f"{columns} ORDER BY best_tier DESC, best DESC, best_seq LIMIT {MAX_WAITING_HOSTS}"
+        (found,) = self._db.execute(
+            f"SELECT greatest((SELECT max(best) FROM ({asleep}) AS first WHERE wake_at > ? AND wake_at <= ?),"
+            " (SELECT max(best) FROM frontier_host WHERE keys IS NOT NULL AND expires_at > ? AND best_tier = ?))",
+            (Tier.LINK, now, until, expiry, Tier.LINK),
+        ).fetchone()
+        return None if found is None else float(found)
+
     def ready(
         self, now: float, limit: int, min_tier: int, names: Sequence[str] | None = None
-    ) -> list[tuple[int, str, float | None, int, bytes | None]]:
-        """(id, name, delay, token, keys) of hosts that may be fetched from, best first; they are locked."""
+    ) -> list[tuple[int, str, float | None, int, bytes | None, int, float]]:
+        """(id, name, delay, token, keys, tier, sort key) of hosts that may be fetched from, best first and locked."""
         among = "" if names is None else " AND name = ANY(?)"
         return self._db.execute(
-            "SELECT id, name, delay_s, token, keys FROM frontier_host WHERE parked = 0 AND best IS NOT NULL"
+            "SELECT id, name, delay_s, token, keys, best_tier, best FROM frontier_host"
+            " WHERE parked = 0 AND best IS NOT NULL"
             f" AND best_tier >= ? AND wake_at <= ?{among}"
             " ORDER BY best_tier DESC, best DESC, best_seq LIMIT ? FOR UPDATE SKIP LOCKED",
             (min_tier, now, *(() if names is None else (list(names),)), limit),

@@ -29,6 +29,10 @@ class FrontierTables(NamedTuple):
     cache: UrlCache
     counters: FrontierCounters
 
+    def best_waiting(self, until: float, expiry: float) -> float | None:
+        """The highest sort key of a link at hosts that wake until then, or whose leases expire later than this."""
+        return self.hosts.best_waiting(until, self.leases.since(expiry))
+
     def drop(self, pairs: Iterable[tuple[int, int]], reason: str) -> int:
         """Drop queued (host id, key) pairs, but for those in flight."""
         rows = [

@@ -6,6 +6,7 @@ import msgspec
 
 from opilio.core.protocols import Database
 from opilio.core.records import HostLease, Lead
+from opilio.frontier.patience import MAX_PATIENCE_S, Patience
 from opilio.frontier.policy import Order
 from opilio.frontier.sqlite.frontier import SqliteFrontier
 from opilio.frontier.sqlite.queries import host_timing, requeue_dropped, unfinished_urls
@@ -44,11 +45,17 @@ class ClaimableFrontier(SqliteFrontier):
         """The latest time that a call passed in."""
         return self._tables.hosts.sleeping.latest_time
 
-    def advance_time(self, now: float) -> None:
+    @property
+    def patience(self) -> Patience:
+        """Which links wait for better ones."""
+        return self._patience
+
+    def begin_claims(self, now: float, ttl_s: float) -> None:
         """Process what is due, as `lease` would: expiry, retries, hosts that wake. Called before claims."""
         tables = self._current_tables()
         self._advance_time(now)
         tables.counters.write()
+        self._patience.begin(lambda: tables.best_waiting(now + MAX_PATIENCE_S, now + ttl_s - MAX_PATIENCE_S))
 
     def drop_refused(self, refusal_reason: Callable[[str], str]) -> int:
         """Drop queued URLs for which there is a reason; how many."""

@@ -11,13 +11,8 @@ import msgspec
 
 from opilio.core.protocols import AddResult, Database, FrontierEntry, FrontierStats
 from opilio.core.records import HostLease, Lead, Tier, UrlResult, UrlState
-from opilio.frontier.policy import (
-    EXPIRED,
-    FrontierPolicy,
-    QueueTime,
-    finite_or_zero,
-    reposition,
-)
+from opilio.frontier.patience import MAX_PATIENCE_S, Patience
+from opilio.frontier.policy import EXPIRED, FrontierPolicy, QueueTime, finite_or_zero, reposition
 from opilio.frontier.sqlite.add import BatchAdder, FrontierTables
 from opilio.frontier.sqlite.hosts import HostTable
 from opilio.frontier.sqlite.leases import FrontierCounters, LeaseTable
@@ -42,6 +37,7 @@ class SqliteFrontier:
     ) -> None:
         self._policy = policy or FrontierPolicy()
         self._order = self._policy.order
+        self._patience = Patience(self._policy.patience)
         self._tables = FrontierTables(
             UrlTable(connection),
             QueueReader(connection),
@@ -64,18 +60,21 @@ class SqliteFrontier:
     ) -> list[HostLease]:
         """The hosts that may be fetched from now, the one with the best URL first, each with its best URLs."""
         tables = self._current_tables()
-        self._advance_time(now)
+        changed = self._advance_time(now)
         batch_tier = max(min_tier, self._min_tier())
         room = self._order.max_per_lease or max_hosts * per_host
         # It grows with every change, so no token is given twice.
         token = tables.counters.generation + 1
         leases: list[HostLease] = []
         grants = []
-        for id_, name, delay_s, lowest in self._ready_hosts(
+        self._patience.begin(lambda: tables.best_waiting(now + MAX_PATIENCE_S, now + ttl_s - MAX_PATIENCE_S))
+        for id_, name, delay_s, tier, best, lowest in self._ready_hosts(
             now, max_hosts + len(tables.leases.by_host), min_tier, batch_tier
         ):
             if tables.leases.is_leased(id_, now):
                 continue
+            if name not in self._policy.boosted and self._patience.holds_up(tier, best, now):
+                break
             leads = tables.queue.best_of_host(id_, name, min(per_host, room), lowest)
             room -= len(leads)
             tables.counters.move_to_leased(len(leads) - len(tables.leases.leased_keys(id_)))
@@ -86,13 +85,15 @@ class SqliteFrontier:
             )
             if room <= 0 or len(leases) == max_hosts:
                 break
-        tables.leases.grant(grants)
-        tables.counters.write()
+        # Most calls find every host asleep: they write nothing.
+        if changed or grants:
+            tables.leases.grant(grants)
+            tables.counters.write()
         return leases
 
     def _ready_hosts(
         self, now: float, limit: int, min_tier: int, batch_tier: int
-    ) -> Iterator[tuple[int, str, float | None, int]]:
+    ) -> Iterator[tuple[int, str, float | None, int, float, int]]:
         """Awake hosts, each with the lowest tier to lease; boosted hosts first, whatever batch is open."""
         ready, boosted = self._tables.hosts.ready, self._policy.boosted
         if boosted:
@@ -245,7 +246,7 @@ class SqliteFrontier:
             not tables.leases.is_leased(x[0], now)
             for x in tables.hosts.ready(now, 1 + tables.counters.leased, Tier.LINK)
         ):
-            asleep = 0.0
+            asleep = self._patience.held_until
         else:
             asleep = tables.hosts.sleeping.next_wake(tables.leases.by_host)
         times = (asleep, tables.leases.next_expiry, tables.queue.next_retry())
@@ -305,8 +306,8 @@ class SqliteFrontier:
             parents=known.parents if known else entry.parents,
         )
 
-    def _advance_time(self, now: float) -> None:
-        """Process what is due: retries, the order's timers, sleeping hosts."""
+    def _advance_time(self, now: float) -> bool:
+        """Process what is due: retries, the order's timers, sleeping hosts; whether something was."""
         tables = self._tables
         due = tables.urls.wake_retries(now)
         if due:
@@ -317,7 +318,8 @@ class SqliteFrontier:
         tick = self._order.due_before(QueueTime(tables.counters.inserted, now))
         if tick is not None:
             self._run_timers(tick)
-        tables.hosts.wake_due(now)
+        woken = tables.hosts.sleeping.wake_due(now)
+        return bool(due) or tick is not None or woken
 
     def _run_timers(self, tick: float) -> None:
         """Delete what has expired (S3-28), or move what has aged enough (S2-E5)."""

@@ -7,6 +7,7 @@ import heapq
 from collections.abc import Collection, Container, Iterable
 
 from opilio.core.protocols import Database
+from opilio.core.records import Tier
 
 # A host that sleeps longer is parked. `ready` skips those that sleep less: at most as many as were fetched from
 # within this time.
@@ -74,6 +75,18 @@ class SleepingHosts:
         self.latest_time = max(self.latest_time, now)
         while self._heap and self._heap[0][0] <= self.latest_time:
             heapq.heappop(self._heap)
+
+    def wake_due(self, now: float) -> bool:
+        """Advance the clock and unpark hosts that are due; whether there were any."""
+        self.advance(now)
+        changed = self._db.execute(
+            "UPDATE frontier_host SET parked = 0 WHERE parked = 1 AND best IS NOT NULL AND wake_at <= ?", (now,)
+        )
+        return changed.rowcount > 0
+
+    def waking_until(self, until: float) -> list[int]:
+        """The hosts that wake until then."""
+        return [id_ for wake_at, id_ in self._heap if wake_at <= until]
 
     def next_wake(self, busy: Container[int]) -> float | None:
         """When the next sleeping host with queued URLs wakes, parked hosts included."""
@@ -165,17 +178,13 @@ class HostTable:
             row.best_tier, row.best, row.best_seq, row.queued = tier, best, seq, row.queued - removed
         return tier, best, seq
 
-    def wake_due(self, now: float) -> None:
-        """Advance the clock and unpark hosts that are due."""
-        self.sleeping.advance(now)
-        self._db.execute(
-            "UPDATE frontier_host SET parked = 0 WHERE parked = 1 AND best IS NOT NULL AND wake_at <= ?", (now,)
-        )
-
     def ready(
         self, now: float, limit: int, min_tier: int, names: Collection[str] | None = None
-    ) -> list[tuple[int, str, float | None]]:
-        """(id, name, delay) of hosts that are awake, the one with the best URL first; `names`: only these hosts."""
+    ) -> list[tuple[int, str, float | None, int, float]]:
+        """(id, name, delay, tier, sort key) of hosts that are awake, the one with the best URL first.
+
+        `names`: only these hosts.
+        """
         among = "" if names is None else f" AND name IN ({', '.join('?' * len(names))})"
         rows = self._db.execute(
             "SELECT id, name, delay_s, best_tier, best, best_seq, queued, total FROM frontier_host"
@@ -187,7 +196,21 @@ class HostTable:
         for id_, name, _, *rest in rows:
             if id_ not in self._rows:
                 self._cache(name, HostRow(id_, *rest))
-        return [row[:3] for row in rows]
+        return [row[:5] for row in rows]
+
+    def best_waiting(self, until: float, leased: Iterable[int]) -> float | None:
+        """The highest sort key of a link at the leased hosts and those that wake until then."""
+        bests = [self._best_link(id_) for id_ in (*self.sleeping.waking_until(until), *leased)]
+        return max((best for best in bests if best is not None), default=None)
+
+    def _best_link(self, id_: int) -> float | None:
+        """The sort key of the best URL of a host, if that is a link."""
+        row = self._rows.get(id_)
+        if row is not None:
+            return row.best if row.best_tier == Tier.LINK else None
+        sql = "SELECT best FROM frontier_host WHERE id = ? AND best_tier = ?"
+        found = self._db.execute(sql, (id_, Tier.LINK)).fetchone()
+        return found[0] if found else None
 
     def best(self, limit: int) -> list[tuple[int, str, int, float, int]]:
         """(id, name, tier, best, seq) of the hosts with the best URLs; of the parked hosts, those that wake next."""

@@ -48,6 +48,10 @@ class LeaseTable:
         held = self.by_host.get(host_id)
         return held is not None and held.expires_at > now
 
+    def since(self, expiry: float) -> list[int]:
+        """The hosts whose leases expire later than this."""
+        return [id_ for id_, held in self.by_host.items() if held.expires_at > expiry]
+
     def grant(self, grants: Sequence[tuple[int, int, float, list[int]]]) -> None:
         """Write new leases: (host id, token, expiry, keys)."""
         self._db.executemany(
