@@ -20,8 +20,8 @@ from opilio.store.collection import open_readonly
 from opilio.store.connection import log_of
 
 
-def commit_problems(engine: Engine, connections: int, db: Database) -> Iterator[str]:
-    """After every commit: one lease per host, and no more in flight than allowed."""
+def commit_problems(engine: Engine, connections: int, db: Database, pool: SimulatedPool | None) -> Iterator[str]:
+    """After every commit: one lease per host, and no more in flight and in memory than allowed."""
     held = [lease.host for lease in engine._in_flight.leases]
     if len(held) > connections:
         yield f"{len(held)} leases in flight, {connections} allowed"
@@ -30,6 +30,9 @@ def commit_problems(engine: Engine, connections: int, db: Database) -> Iterator[
     stored = db.execute("SELECT count(*) FROM frontier_lease").fetchone()[0]
     if stored < len(held):
         yield f"{len(held)} leases in flight, but {stored} in the database"
+    # A visit fetches the next page while one is analyzed.
+    if pool is not None and pool.waiting_pages > 2 * connections:
+        yield f"{pool.waiting_pages} pages wait for analysis, {connections} connections"
 
 
 def stored_pages_and_rules(db: Database) -> tuple[set[str], set[str]]:

@@ -46,7 +46,7 @@ class Disk:
         self.image: dict[str, bytes] | None = None  # what is left of the files, once the power is off
         self._on_step = on_step
         self._is_synced = is_synced  # whether a sync does what it reports
-        self._remember = remember  # what is not synced yet; only needed where the power will fail
+        self.remembers = remember  # what is not synced yet; only needed where the power will fail
         self._durable = self._read_all() if remember else {}
         self._pending: dict[str, list[tuple[int, bytes | None]]] = {}  # (offset, data), or (size, None): a truncation
 
@@ -62,7 +62,7 @@ class Disk:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         if self.is_full and data is not None:
             raise DiskFullError
-        if self._remember:
+        if self.remembers:
             self._pending.setdefault(name, []).append((offset, data))
 
     def sync(self, name: str) -> None:
@@ -71,7 +71,7 @@ class Disk:
             self._on_step("disk")
         if self.is_off:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        if self._remember and self._is_synced():
+        if self.remembers and self._is_synced():
             self._pending.pop(name, None)
             self._durable[name] = (self.folder / name).read_bytes()
 
@@ -232,18 +232,32 @@ class SqliteHook:
             original = _Methods.from_address(address)
             ours = _Methods.from_buffer_copy(original)
 
+            # Every page of the database passes here, so its content is only read if the disk needs it.
             def write(file: int, data: int, size: int, offset: int) -> int:
-                content = ctypes.string_at(data, size)
-                failed = self._refused(lambda disk: disk.change(self._names[file], offset, content))
-                return failed or cast(int, original.write(file, data, size, offset))
+                disk = self.disk
+                assert disk is not None
+                try:
+                    disk.change(self._names[file], offset, ctypes.string_at(data, size) if disk.remembers else b"")
+                except OSError as error:
+                    return _code_of(error)
+                return cast(int, original.write(file, data, size, offset))
 
             def truncate(file: int, size: int) -> int:
-                failed = self._refused(lambda disk: disk.change(self._names[file], size, None))
-                return failed or cast(int, original.truncate(file, size))
+                assert self.disk is not None
+                try:
+                    self.disk.change(self._names[file], size, None)
+                except OSError as error:
+                    return _code_of(error)
+                return cast(int, original.truncate(file, size))
 
             def sync(file: int, flags: int) -> int:
                 del flags  # the files are in memory: there is nothing to wait for
-                return self._refused(lambda disk: disk.sync(self._names[file]))
+                assert self.disk is not None
+                try:
+                    self.disk.sync(self._names[file])
+                except OSError as error:
+                    return _code_of(error)
+                return _OK
 
             def close(file: int) -> int:
                 self._names.pop(file, None)
@@ -258,13 +272,7 @@ class SqliteHook:
             self._methods[address] = original, ours
         return ctypes.addressof(self._methods[address][1])
 
-    def _refused(self, act: Callable[[Disk], None]) -> int:
-        """The result code of a change that the disk refuses; 0 where it may go on."""
-        assert self.disk is not None
-        try:
-            act(self.disk)
-        except DiskFullError:
-            return _FULL
-        except OSError:
-            return _IOERR
-        return _OK
+
+def _code_of(error: OSError) -> int:
+    """The result code of SQLite for an error of the disk."""
+    return _FULL if isinstance(error, DiskFullError) else _IOERR

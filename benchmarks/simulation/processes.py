@@ -228,6 +228,11 @@ class SimulatedPool(WorkerPool):
         process.connection = worker
         return worker
 
+    @property
+    def waiting_pages(self) -> int:
+        """The pages that are in memory to be analyzed."""
+        return len(self._backlog) + sum(len(worker.waiting) for worker in self._workers)
+
     def leftovers(self) -> list[str]:
         """What is still in the pool although no page is analyzed."""
         waiting = [pending for pending in self._backlog if not pending.future.done()]

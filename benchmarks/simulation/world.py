@@ -9,7 +9,7 @@ import random
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import msgspec
@@ -162,7 +162,7 @@ class World:
         life = Life(fault, self._rng, loop, LoopClock(loop, self._now))
         life.disk = self._hook.disk = Disk(
             folder,
-            lambda name: self._step(life, name),
+            partial(self._step, life),
             remember=fault.kind in POWER_FAULTS,
             is_synced=lambda: fault.kind != "lie" or life.rng.random() < 0.5,
         )
@@ -221,12 +221,12 @@ class World:
             if not self._workers or not isinstance(pool, InlinePool):
                 return pool
             life.pool = SimulatedPool(
-                pool._analyzer, self._workers, life.rng, self._death_rate, lambda name: self._step(life, name)
+                pool._analyzer, self._workers, life.rng, self._death_rate, partial(self._step, life)
             )
             return life.pool
 
         def build_fetcher(*_: object) -> Fetcher:
-            return self._network.connect(life.clock, lambda name: self._step(life, name), lambda: life.is_dead)
+            return self._network.connect(life.clock, partial(self._step, life), lambda: life.is_dead)
 
         collection = Collection.open_for_writing(folder)
         assert collection.seal is not None
@@ -266,7 +266,7 @@ class World:
             }
             connections = self._settings.engine.connections
             db = life.session._collection.connection
-            self._report_all(checks.commit_problems(life.session.engine, connections, db))
+            self._report_all(checks.commit_problems(life.session.engine, connections, db, life.pool))
 
     def _step(self, life: Life, name: str) -> None:
         """Count a step; the one that the fault names is disturbed."""

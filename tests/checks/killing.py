@@ -9,16 +9,19 @@ import signal
 import time
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 
 from checks.small_webs import CONTEXT, PATIENCE_S, crawl, known, least_gap, rules_first, stored
+from opilio.core.records import FetchResult
 from opilio.core.settings import Tree
+from opilio.fetch.recorded import RecordedResponse
 from opilio.lab.server.http import AccessLogEntry
 from opilio.manage.verify import verify
+from opilio.store.warc import response_record
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # its own, of its own older names
@@ -117,6 +120,14 @@ def kill_often(
             pass
     assert not killed_after(folder, tree, PATIENCE_S)
     return done
+
+
+def write_archive(path: Path, web: Mapping[str, RecordedResponse]) -> None:
+    """A WARC file with the responses of a web."""
+    answers = [
+        FetchResult(url=url, status=r.status, headers=r.headers, body=r.body, started_at=1e9) for url, r in web.items()
+    ]
+    path.write_bytes(b"".join(map(response_record, answers)))
 
 
 def same_as_undisturbed(killed: Path, undisturbed: Path) -> None:

@@ -72,6 +72,13 @@ def test_page_longer_than_the_others_loses_and_a_short_one_gains() -> None:
     assert {r.name: r for r in learned().judge(reading_of(ON)).reasons}["length"].weight == 0.0
 
 
+def test_length_does_not_count_with_weight_0() -> None:
+    judge = taught(BOTH, LearnedJudge(coverage(), str, length_weight=0.0))
+    reasons = {reason.name: reason for reason in judge.judge(reading_of("wren nest")).reasons}
+    assert reasons["length"].value < 0.0
+    assert reasons["length"].weight == 0.0
+
+
 def test_link_to_a_page_counts_but_the_page_alone_is_kept() -> None:
     unsure = learned().judge(reading_of("song " * 3))
     good, bad = with_link_score(0.75, unsure, 0.95), with_link_score(0.75, unsure, 0.05)

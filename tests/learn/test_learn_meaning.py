@@ -1,5 +1,6 @@
 """The model of meanings: it generalises to similar links, is saved, and is bounded."""
 
+import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -7,7 +8,7 @@ from numpy.typing import NDArray
 from checks.link_visits import found, taught, visit
 from opilio.learn.committee import Committee
 from opilio.learn.dense_model import FEATURE_INDEX
-from opilio.learn.meaning_model import MAX_PREDICTION, MeaningModel
+from opilio.learn.meaning_model import MAX_LOGIT, MeaningModel
 from opilio.text.word_vectors import DIMENSIONS
 
 BIRDS, TRAINS = 3, 9
@@ -23,23 +24,32 @@ def links(direction: int, count: int, seed: int = 0) -> NDArray[np.int8]:
 def trained(examples: int = 20) -> MeaningModel:
     model = MeaningModel()
     for at in range(examples):
-        model.learn(links(BIRDS, 1, at), np.array([1.0]))
-        model.learn(links(TRAINS, 1, 100 + at), np.array([0.0]))
+        model.learn(links(BIRDS, 1, at), np.array([1.0]), np.zeros(1))
+        model.learn(links(TRAINS, 1, 100 + at), np.array([0.0]), np.zeros(1))
     return model
 
 
 def test_links_like_those_that_led_to_relevant_pages_are_expected_to_do_so() -> None:
     model = trained()
     birds, trains = model.predict(links(BIRDS, 5, 900)), model.predict(links(TRAINS, 5, 901))
-    assert birds.min() > 0.2 > -0.2 > trains.max()
+    assert birds.min() > 0.5 > -0.5 > trains.max()
 
 
 def test_links_without_a_known_word_are_expected_to_be_average() -> None:
     model, nothing = trained(), np.zeros((2, DIMENSIONS), dtype=np.int8)
     before = model.snapshot()
-    model.learn(nothing, np.array([1.0, 1.0]))
+    model.learn(nothing, np.array([1.0, 1.0]), np.zeros(2))
     assert model.predict(nothing).tolist() == [0.0, 0.0]
     assert model.snapshot() == before
+
+
+def test_what_the_other_features_explain_is_not_learned_again() -> None:
+    model, explained = MeaningModel(), MeaningModel()
+    for at in range(20):
+        model.learn(links(BIRDS, 1, at), np.array([0.98]), np.zeros(1))
+        explained.learn(links(BIRDS, 1, at), np.array([0.98]), np.array([4.0]))
+    birds = links(BIRDS, 5, 900)
+    assert model.predict(birds).min() > 0.5 > np.abs(explained.predict(birds)).max()
 
 
 def test_nothing_is_expected_before_something_was_learned() -> None:
@@ -50,15 +60,22 @@ def test_meaning_model_is_the_same_after_a_snapshot() -> None:
     model, again = trained(7), MeaningModel()
     again.restore(model.snapshot())
     for one in (model, again):
-        one.learn(links(BIRDS, 3, 55), np.array([0.2, 0.9, 0.4]))
+        one.learn(links(BIRDS, 3, 55), np.array([0.2, 0.9, 0.4]), np.zeros(3))
     assert again.snapshot() == model.snapshot()
+
+
+def test_snapshot_of_another_version_is_ignored() -> None:
+    model, before = trained(7), trained(7).snapshot()
+    model.restore(msgspec.msgpack.encode((b"gram", b"moments", 3, b"weights")))
+    assert model.snapshot() == before
 
 
 @pytest.mark.parametrize("reward", [-1e9, 1e9])
 def test_predictions_are_bounded(reward: float) -> None:
     model = MeaningModel()
-    model.learn(links(BIRDS, 50), np.full(50, reward))
-    assert np.abs(model.predict(links(BIRDS, 50, 3))).max() <= MAX_PREDICTION
+    for at in range(10):
+        model.learn(links(BIRDS, 50, at), np.full(50, reward), np.zeros(50))
+    assert np.abs(model.predict(links(BIRDS, 50, 3))).max() <= MAX_LOGIT
 
 
 def test_committee_learns_meanings_and_keeps_them_in_its_snapshot() -> None:

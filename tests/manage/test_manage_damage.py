@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from benchmarks.simulation.disk import Disk, SqliteHook
 
 from checks.small_webs import SmallWeb, crawl, grid, rows, served, settings_for
 from opilio.cli.main import run_command
@@ -148,6 +149,34 @@ def test_checksums_of_an_earlier_version_are_replaced(folder: Path) -> None:
     assert problems_of(folder) == []
     Collection.open_for_writing(folder).close()
     assert set(read_seal(folder) or {}) == {"crawl.db", "crawl.toml"}
+
+
+def test_checksums_are_written_when_the_last_checkpoint_fails(folder: Path) -> None:
+    """SQLite writes the log into the database once more when it is closed, and then there is room again."""
+    steps: list[str] = []
+    is_closing = False
+
+    def fail_first_write(step: str) -> None:
+        steps.append(step)
+        disk.is_full = is_closing and len(steps) <= 2  # the log is synced before the first write
+
+    disk = Disk(folder, fail_first_write, remember=False)
+    hook = SqliteHook()
+    try:
+        hook.disk = disk
+        collection = Collection.open_for_writing(folder)
+        with collection.unit_of_work():
+            collection.set_meta(note="x")
+        steps.clear()
+        is_closing = True
+        collection.close()
+    finally:
+        hook.close()
+    assert len(steps) > 2
+    assert not (folder / "crawl.db-wal").exists()
+    assert problems_of(folder) == []
+    flip(folder / "crawl.db", 5 * PAGE + 100)
+    assert any("crawl.db at 20480" in problem for problem in problems_of(folder))
 
 
 def test_edited_settings_and_damaged_checksums_are_sealed_again(folder: Path) -> None:

@@ -119,6 +119,8 @@ def test_link_has_the_meaning_of_its_anchor_or_of_the_last_part_of_its_url() -> 
     assert sparrow == by_url
     assert sparrow > 0.3 > railway
     assert unpack_features(rows)["meaning"].any(axis=1).all()
+    again = [r.features for r in scored_links(one, reading_of(text), verdict_of(0.7), lead_to())]
+    assert again == rows
 
 
 @pytest.mark.parametrize("wanted", [True, False])

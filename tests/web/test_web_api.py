@@ -224,10 +224,10 @@ def test_metrics_are_what_prometheus_reads(client: Client) -> None:
     assert f'opilio_pages{{collection="birds"}} {pages}' in answer.text.splitlines()
 
 
-def test_searches_are_limited_for_each_client(birds: Path, tmp_path: Path) -> None:
+def test_searches_and_feeds_are_limited_for_each_client(birds: Path, tmp_path: Path) -> None:
     with pages_of([birds], tmp_path, searches=RateLimiter(rate_s=0.001, burst=2)) as client:
-        answers = [client.get("/search.json?q=wren") for _ in range(3)]
-    assert [answer.status for answer in answers] == [200, 200, 429]
+        answers = [client.get(f"/search.{form}?q=wren") for form in ("json", "rss", "json", "atom")]
+    assert [answer.status for answer in answers] == [200, 200, 429, 429]
     assert int(answers[-1].headers["Retry-After"]) >= 1
 
 

@@ -15,7 +15,8 @@ from opilio.core.settings import Tree
 from opilio.core.settings_input import merge_trees, validate_tree
 from opilio.engine.cluster.session import ClusterRun
 from opilio.engine.loop import Engine
-from opilio.engine.wiring.launch import Notify, new_event_loop, open_crawl
+from opilio.engine.wiring.launch import new_event_loop, open_crawl
+from opilio.engine.wiring.start import Notify
 from opilio.manage.progress import CrawlProgress
 
 SeedsArgument = str | Sequence[str] | Mapping[str, int]

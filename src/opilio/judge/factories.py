@@ -4,7 +4,7 @@ from typing import Literal
 
 from opilio.core.protocols import Judge
 from opilio.core.registry import build_component, complete_section
-from opilio.judge.learned import LearnedJudge
+from opilio.judge.learned import LENGTH_WEIGHT, LearnedJudge
 from opilio.judge.senses import ContextJudge, SenseJudge
 from opilio.judge.similarity import COSINE_THRESHOLD, BlendJudge, ContainsJudge, CosineJudge, CosineNorm, CoverageJudge
 from opilio.topic.build_context import BuildContext
@@ -41,11 +41,12 @@ def learned_judge(
     slope: float = 14.0,
     share: float = 0.5,
     link_weight: float = 0.0,
+    length_weight: float = LENGTH_WEIGHT,
 ) -> Judge:
     base = coverage_judge(context, middle=middle, slope=slope)
     topic = context.topic
     examples = [(page, True) for page in topic.positive] + [(page, False) for page in topic.negative]
-    return LearnedJudge(base, context.vocabulary.surface_of, share, examples, link_weight)
+    return LearnedJudge(base, context.vocabulary.surface_of, share, examples, link_weight, length_weight)
 
 
 def blend_judge(

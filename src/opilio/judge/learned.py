@@ -38,8 +38,8 @@ MIN_MIDDLE, MAX_MIDDLE = 0.12, 0.45
 # Weights of log-odds where the link to a page counts too: fitted to the pages of 46 crawls of six webs, and the same
 # within 0.1 when each web in turn is left out (docs/lab/judge.md).
 PAGE_WEIGHT, LINK_BIAS = 0.65, 0.2
-# Log-odds by which a page that is e times as long as the crawl's pages on average loses: a long page covers words of
-# the topic by chance (docs/lab/judge.md).
+# Log-odds by which a page that is e times as long as the crawl's pages on average loses, if no other weight is given: a
+# long page covers words of the topic by chance (docs/lab/judge.md).
 LENGTH_WEIGHT, MAX_LENGTH = 0.6, 2.0
 MIN_CHANCE = 0.005  # probabilities are bounded to this and its complement
 # Labels before scores are corrected by them, and the standard deviation of the correction in log-odds before any label:
@@ -77,10 +77,12 @@ class LearnedJudge(BaseLearner):
         share: float = 0.5,
         examples: Sequence[tuple[ExamplePage, bool]] = (),
         link_weight: float = 0.0,
+        length_weight: float = LENGTH_WEIGHT,
     ) -> None:
         self.base = base
         self.share = share
         self.link_weight = link_weight
+        self.length_weight = length_weight
         self._label_of = label_of
         # Only examples need the background: a crawl soon finds off-topic pages (docs/lab/committee.md).
         self.model = TextModel(self._document_frequency if examples else None)
@@ -138,12 +140,12 @@ class LearnedJudge(BaseLearner):
             coverages = self.model.scale.fitted_pages
             share = self.share * coverages / (coverages + PAGES_FOR_HALF_SHARE)
         length = self._relative_length(reading)
-        score = logistic((1.0 - share) * logit + share * text_logit - LENGTH_WEIGHT * length)
+        score = logistic((1.0 - share) * logit + share * text_logit - self.length_weight * length)
         words = tuple(
             Reason(f"text model: {self._label_of(t) or t}", w, share)
             for t, w in self.model.strongest_terms(terms, MODEL_REASONS)
         )
-        by_length = Reason(LENGTH, length, -LENGTH_WEIGHT if length else 0.0)
+        by_length = Reason(LENGTH, length, -self.length_weight if length else 0.0)
         summary = (verdict.reasons[0], Reason("text model", text_logit, share), by_length)
         return Verdict(score=score, relevant=score >= 0.5, reasons=(*summary, *verdict.reasons[1:], *words))
 

@@ -120,8 +120,8 @@ class Committee(CommitteeScoring):
             examples += self._credit.credit_parents([page for page in pages[at].tolist() if page], visit.reward)
             if visit.is_page:
                 self._credit.add_visit(_page_hash(visit.key), example)
+        self.learn_meanings(queue["meaning"].take(rows, axis=0), words, dense, rewards)
         self._train(examples)
-        self._meaning.learn(queue["meaning"].take(rows, axis=0), rewards)
         self._sibling_groups.add(queue["groups"].take(rows, axis=0), rewards)
         self._tables["page"].add(pages, rewards)
         self._tables["tag path"].add(queue["path"].take(rows)[:, None], rewards)
@@ -179,8 +179,8 @@ class Committee(CommitteeScoring):
         meaning = queue["meaning"][row : row + 1].copy()
         self.pool.drop(visit.key)
         for _ in range(LABEL_REPEATS):
+            self.learn_meanings(meaning, example.words[None], example.dense[None], np.array([visit.reward]))
             self._train([example])
-            self._meaning.learn(meaning, np.array([visit.reward]))
 
     def load_link(self, key: int, host: str, features: bytes, pages: Sequence[SourcePage]) -> int:
         """Load a link from its stored features, as if it had just been found on these pages; returns its row."""

@@ -34,13 +34,23 @@ class _DenseModelState(msgspec.Struct, array_like=True):
 
 
 class DenseModel:
-    """P(relevant) = σ(offset + x·w), w ~ Normal(prior, 1/strength); one strength, or one per weight."""
+    """P(relevant) = σ(offset + x·w), w ~ Normal(prior, 1/strength); one strength, or one per weight.
 
-    def __init__(self, prior: NDArray[np.floating], strength: float | Matrix = 1.0, fit_every: int = 8) -> None:
+    A fit takes at most `steps` steps of Newton's method from the weights before.
+    """
+
+    def __init__(
+        self,
+        prior: NDArray[np.floating],
+        strength: float | Matrix = 1.0,
+        fit_every: int = 8,
+        steps: int = NEWTON_STEPS,
+    ) -> None:
         self.prior: Matrix = np.array(prior, dtype=np.float64)
         self.weights = self.prior.copy()
         self.strength = strength
         self.fit_every = fit_every
+        self.steps = steps
         self.seen = 0
         self._rows: Matrix = np.zeros((MAX_EXAMPLES, len(self.prior)))
         self._labels: Matrix = np.zeros(MAX_EXAMPLES)
@@ -66,7 +76,7 @@ class DenseModel:
         used = min(self.seen, MAX_EXAMPLES)
         rows, labels, offsets = self._rows[:used], self._labels[:used], self._offsets[:used]
         weights = self.weights
-        for _ in range(NEWTON_STEPS):
+        for _ in range(self.steps):
             chance = sigmoid(rows @ weights + offsets)
             slope = rows.T @ (labels - chance) - self.strength * (weights - self.prior)
             curve = (rows * (chance * (1.0 - chance))[:, None]).T @ rows + self.strength * np.eye(len(weights))
@@ -199,13 +209,13 @@ _LINK_PRIORS = {
     "S3": 0.0,  # the topic score of S3-17 without the parents; 0 if not computed
     "genre": 0.5,  # genre words at the link (S3-23); 0 if no genre is wanted
     "S1": 1.0,  # the probability from a trained S1 learner; 0 without one
-    "meaning": 1.5,  # similarity of its meaning to the topic
+    "meaning": 0.0,  # similarity of its meaning to the topic
 }
 # Features that the crawl learns.
 _CRAWL_PRIORS = {
     "words at it": 0.5,  # word values of URL and anchor
     "words around": 0.0,  # word values of the context and the heading above
-    "meaning learned": 3.0,  # reward of links with a similar meaning
+    "meaning learned": 1.0,  # log-odds of links with a similar meaning
     "found": 0.5,  # how many pages link to it
     "relevant parents": 0.5,
     "tunnel": -0.3,
@@ -221,7 +231,7 @@ PRIOR_WEIGHTS = {"bias": -2.2, **_LINK_PRIORS, **_CRAWL_PRIORS}
 # all links; with strength 1 they gained nothing or did harm (docs/lab/s2.md).
 PRIOR_STRENGTHS = {"T-Graph": 10.0, "similarity": 10.0, "layer": 10.0}
 # These help on one web and mislead on another: see `TrialModel`.
-TRIAL_FEATURES = ("galaxy", "T-Graph", "similarity", "layer", "meaning", "meaning learned")
+TRIAL_FEATURES = ("galaxy", "T-Graph", "similarity", "layer")
 FEATURE_NAMES = tuple(PRIOR_WEIGHTS)
 FEATURE_INDEX = {name: place for place, name in enumerate(FEATURE_NAMES)}
 LINK_FEATURE_SLICE = slice(1, 1 + len(_LINK_PRIORS))

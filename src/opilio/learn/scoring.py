@@ -22,7 +22,7 @@ from opilio.learn.link_pool import FetchedFilter, LinkPool, RowIndices
 from opilio.learn.logistic import sigmoid
 from opilio.learn.meaning_model import MeaningModel
 from opilio.learn.success_rates import DelayedCredit, SuccessRates
-from opilio.learn.word_model import CONTEXT_WORDS, LINK_WORDS, WordModel, WordValues
+from opilio.learn.word_model import CONTEXT_WORDS, LINK_WORDS, WordIndices, WordModel, WordValues
 
 TABLE_BITS = 18
 
@@ -154,6 +154,15 @@ class CommitteeScoring(CommitteeModels):
                 self._sibling_groups.pooled_rate(groups, base, self.options.shrinkage) - base
             )
         return dense
+
+    def learn_meanings(
+        self, vectors: NDArray[np.int8], words: WordIndices, dense: NDArray[np.float64], rewards: NDArray[np.float64]
+    ) -> None:
+        """Train the model of meanings with what the other features of fetched links left unexplained."""
+        if vectors.any():
+            others = dense.copy()
+            others[:, FEATURE_INDEX["meaning learned"]] = 0.0
+            self._meaning.learn(vectors, rewards, self.words.logits(words) + self.dense.logits(others))
 
     def update_word_values(self, terms: NDArray[np.int64], values: NDArray[np.float64]) -> None:
         """Update the values of words on pages."""

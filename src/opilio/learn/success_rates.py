@@ -82,13 +82,15 @@ class SuccessRates:
         return np.asarray(self._counts[hashes & self._mask, 1], dtype=np.float64)
 
     def snapshot(self) -> bytes:
-        used = np.flatnonzero(self._counts[:, 1]).astype(np.uint32)
+        # Both counts as one number: a column alone would be copied first.
+        used = self._counts.view(np.uint64)[:, 0].nonzero()[0].astype(np.uint32)
         return msgspec.msgpack.encode(_SuccessState(used.tobytes(), self._counts[used].tobytes()))
 
     def restore(self, state: bytes) -> None:
         kept = msgspec.msgpack.decode(state, type=_SuccessState)
         used = np.frombuffer(kept.used, dtype=np.uint32)
-        self._counts[:] = 0.0
+        # Anew, because only used parts of a new table take memory.
+        self._counts = np.zeros(self._counts.shape, dtype=np.float32)
         self._counts[used] = np.frombuffer(kept.counts, dtype=np.float32).reshape(-1, 2)
 
 

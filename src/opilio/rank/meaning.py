@@ -10,15 +10,18 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from opilio.core.caches import evict_oldest
 from opilio.core.page import Link
 from opilio.rank.link_scores import LinkTexts
-from opilio.text.term_arrays import term_array
+from opilio.text.term_arrays import distinct, term_array
 from opilio.text.url_words import UrlTerms
 from opilio.text.word_vectors import DIMENSIONS, Vectors, WordVectors, to_bytes, unit_vectors
 from opilio.topic.evolving import CompiledTable, EvolvingTopic
 from opilio.topic.page_terms import Idf
 
 _URL_CACHE_SIZE = 1 << 14
+_ANCHOR_CACHE_SIZE = 1 << 14  # anchors of the last few hundred pages, about 200 bytes each
+MAX_ANCHOR_TERMS = 32  # the rest of a longer anchor does not count
 _NOTHING = bytes(DIMENSIONS)
 
 
@@ -31,16 +34,25 @@ class LinkMeanings:
         self._idf = idf
         self._url_terms = url_terms
         self._url_vector = lru_cache(_URL_CACHE_SIZE)(self._last_part_vector)
+        # Terms of an anchor -> its vector: most links of a site have an anchor that earlier pages had.
+        self._anchor_vectors: dict[bytes, bytes] = {}
         self._direction: tuple[CompiledTable, Vectors] | None = None
 
     def vectors(self, links: Sequence[Link], texts: LinkTexts) -> NDArray[np.int8]:
         """One vector per link as bytes; zeros if no word is known."""
-        found = to_bytes(unit_vectors(self._anchor_sums(texts)))
-        unknown = np.flatnonzero(~found.any(axis=1))
-        if unknown.size:
-            parts = b"".join([self._url_vector(links[at].url) for at in unknown.tolist()])
-            found[unknown] = np.frombuffer(parts, dtype=np.int8).reshape(-1, DIMENSIONS)
-        return found
+        terms, size = texts.page_terms.tobytes(), texts.page_terms.itemsize
+        spans = [(start, min(end, start + MAX_ANCHOR_TERMS)) for start, end in texts.anchors.tolist()]
+        anchors = [terms[size * start : size * end] for start, end in spans]
+        known = self._anchor_vectors
+        if unknown := [anchor for anchor in dict.fromkeys(anchors) if anchor not in known]:
+            self._add_anchors(unknown, texts.page_terms.dtype)
+        found = [known[anchor] for anchor in anchors]
+        evict_oldest(known, _ANCHOR_CACHE_SIZE)
+        rows = [
+            self._url_vector(link.url) if vector == _NOTHING else vector
+            for link, vector in zip(links, found, strict=True)
+        ]
+        return np.frombuffer(b"".join(rows), dtype=np.int8).reshape(-1, DIMENSIONS)
 
     def similarities(self, vectors: NDArray[np.int8]) -> NDArray[np.float64]:
         """The similarity of each vector to the topic, from 0 to 1."""
@@ -55,19 +67,22 @@ class LinkMeanings:
             self._direction = table, self._words.mean(table.terms, table.weights)
         return self._direction[1]
 
-    def _anchor_sums(self, texts: LinkTexts) -> Vectors:
-        """The weighted sum of the words of each anchor."""
-        sums = np.zeros((texts.links, DIMENSIONS), dtype=np.float32)
-        first, last = np.searchsorted(texts.texts, [texts.links, 2 * texts.links])
-        terms, owners = texts.terms[first:last], texts.texts[first:last] - texts.links
+    def _add_anchors(self, anchors: Sequence[bytes], dtype: np.dtype[np.generic]) -> None:
+        """Add the vectors of anchors: the sum of their distinct words, rare ones counting more, as a unit vector."""
+        lengths = [len(anchor) // dtype.itemsize for anchor in anchors]
+        owners = np.repeat(np.arange(len(anchors), dtype=np.int64), lengths)
+        pairs = distinct((owners << 32) | np.frombuffer(b"".join(anchors), dtype=dtype).astype(np.int64))
+        terms, owners = pairs.astype(np.uint32), pairs >> 32
         rows = self._words.rows(terms)
         known = np.flatnonzero(rows >= 0)
+        sums = np.zeros((len(anchors), DIMENSIONS), dtype=np.float32)
         if known.size:
             rows, terms, owners = rows[known], terms[known], owners[known]
-            vectors = self._words.vectors(rows, self._idf(terms))
             starts = np.flatnonzero(np.diff(owners, prepend=-1))
-            sums[owners[starts]] = np.add.reduceat(vectors, starts)
-        return sums
+            sums[owners[starts]] = np.add.reduceat(self._words.vectors(rows, self._idf(terms)), starts)
+        data = to_bytes(unit_vectors(sums)).tobytes()
+        for at, anchor in enumerate(anchors):
+            self._anchor_vectors[anchor] = data[at * DIMENSIONS : (at + 1) * DIMENSIONS]
 
     def _last_part_vector(self, url: str) -> bytes:
         terms = self._url_terms.terms(url.rstrip("/").rpartition("/")[2])

@@ -5,6 +5,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -108,6 +109,7 @@ def _is_damage(error: sqlite3.Error) -> bool:
 Row = TypeVar("Row", bound=msgspec.Struct)
 
 
+@cache
 def columns_of(row_type: type[msgspec.Struct], prefix: str = "") -> str:
     """The columns that a row type reads.
 
@@ -120,6 +122,7 @@ def columns_of(row_type: type[msgspec.Struct], prefix: str = "") -> str:
     return ", ".join(f"{prefix}{name}" for name in row_type.__struct_fields__)
 
 
+@cache
 def row_reader(row_type: type[Row]) -> Callable[[Sequence[Any]], Row]:
     """Makes rows of a type from tuples. SQLite has no booleans: a field that is one is converted."""
     names = row_type.__struct_fields__

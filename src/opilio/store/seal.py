@@ -276,15 +276,16 @@ class WriterSeal:
 
     def close(self, connection: Database) -> None:
         """Write the log into the database and seal it; not where a reader or a full disk prevents it."""
-        with suppress(sqlite3.Error, OSError):
+        try:
             self.checkpoint(connection, truncate_within_ms=0)
+        except (sqlite3.Error, OSError):
+            self._sums = None  # SQLite may write the rest of the log when the connection is closed
+        with suppress(sqlite3.Error, OSError):
             connection.close()
-            if _has_log(self._database):
-                return
-            if self._database.stat().st_mtime_ns != self._written_at_ns:
-                self._forget()
-            known = {} if self._sums is None else {DATABASE_FILE: bytes(self._sums)}
-            write_seal(self._folder, known=known)
+            if not _has_log(self._database):
+                if self._database.stat().st_mtime_ns != self._written_at_ns:
+                    self._forget()
+                write_seal(self._folder, known={} if self._sums is None else {DATABASE_FILE: bytes(self._sums)})
 
 
 def drop_seal_at_rest(folder: Path) -> None:

@@ -77,16 +77,13 @@ class Application:
     def _page_routes(self, page: PageRoute) -> list[Route]:
         def endpoint(request: Request) -> Response:
             page_request = _parse_request(request, page.params, request.query_params.multi_items())
-            self._limit_rate(page, page_request)
+            if page.path == "/search":
+                self.context.limit_searches(page_request.client)
             return self._render(request, page.show(self.context, page_request), page_request)
 
         base = page.path if page.path != "/" else "/index"
         forms = [f"{base}.json", *([f"{base}.csv"] if page.has_table else [])]
         return [Route(path, endpoint, methods=METHODS) for path in (*forms, page.path)]
-
-    def _limit_rate(self, page: PageRoute, page_request: PageRequest) -> None:
-        if page.path == "/search":
-            self.context.search_limiter.acquire(page_request.client, self.context.clock.now())
 
     def _render(self, request: Request, view: PageView, page_request: PageRequest) -> Response:
         form = response_format(request)

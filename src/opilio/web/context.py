@@ -115,6 +115,10 @@ class AppContext:
         self.search_limiter = RateLimiter(rate_s=5.0, burst=40)
         self._stats: dict[Path, CollectionStats] = {}
 
+    def limit_searches(self, client: str) -> None:
+        """Count a search of a client; raises if it searches too often."""
+        self.search_limiter.acquire(client, self.clock.now())
+
     @contextmanager
     def open(self, name: str) -> Iterator[Collection]:
         """A collection, opened read-only."""

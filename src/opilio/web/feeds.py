@@ -81,9 +81,11 @@ def feed_routes(context: AppContext) -> list[Route]:
     """Both kinds of feeds in both formats."""
 
     def search(request: Request) -> Response:
+        context.limit_searches(request.client.host if request.client else "")
         return _feed_response(_search_feed(context, request))
 
     def saved(request: Request) -> Response:
+        context.limit_searches(request.client.host if request.client else "")
         return _feed_response(_saved_feed(context, request))
 
     paths = {route.path: search for route in SEARCH_FEEDS.values()}

@@ -155,6 +155,8 @@ _SENTENCES = {
     "TrapRetried": "{urls} URLs like {pattern} are queued again after a low yield.",
     "LabelRemoved": "Label removed from {url}.",
     "PagesLost": "{pages} pages were lost and are fetched again: {detail}.",
+    "ClassifierTrained": "The classifier of links ({learner}) was trained on {relevant} relevant and {irrelevant} other"
+    " pages and {parents} parents, with {requests} requests.",
     "GraphChanged": "T-Graph changed to version {version}: {nodes} nodes, {added} added, {dropped} removed.",
     "AgentRegistered": "Agent {agent} started on “{topic}” with {seeds} seeds.",
     "AgentFinished": "Agent {agent} ended: {state}. {reason}",

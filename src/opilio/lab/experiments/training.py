@@ -2,7 +2,7 @@
 
 Relevant pages are results that two of three engines have for the topic (S1-15); irrelevant ones are results of other
 queries (S1-16, S1-E1). The three engines are one engine that knows three different shares of the web. Parents come from
-the web's own links: on the live web a back-link service would give them (S1-E6). No label of the web is read.
+the web's own links; a live crawl asks a wiki for them (`manage.train_attributes`). No label of the web is read.
 """
 
 import time

@@ -265,7 +265,8 @@ def _draw_sweep(axes: "Axes", runs: Sequence[RunResult], plot: Plot, variants: S
         axes.errorbar(
             xs, means, yerr=spread, color=color, linestyle=dashes, marker=marker, capsize=3, label=name or None
         )
-    axes.set_ylim(bottom=0)
+    # Room for the markers of the highest points.
+    axes.set_ylim(0, 1.08 * axes.get_ylim()[1])
     axes.grid(axis="y", color=GRID_COLOR, linewidth=0.6)
     axes.set(xlabel=plot.xlabel, ylabel=plot.ylabel, title=_title(plot.ylabel or plot.measure, runs))
     if any(lines):
