@@ -11,10 +11,11 @@ import msgspec
 from opilio.core.records import EngineAnswer, EngineHit, Failure, FetchResult
 from opilio.core.urls import origin_of
 from opilio.seeds.api_client import ApiRequest, EngineClient, get_string, parse_json
+from opilio.seeds.finder import LOW_PRIORITY
 from opilio.seeds.queries import sort_by_query_words
 
 COMMONCRAWL_URL = "https://index.commoncrawl.org"
-NOT_FOUND, LOW_PRIORITY = 404, 3
+NOT_FOUND = 404
 # URLs requested per pattern; those with words of the query come first.
 MAX_URLS_PER_PATTERN = 1000
 

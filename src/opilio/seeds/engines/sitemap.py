@@ -7,10 +7,10 @@ from opilio.core.records import EngineAnswer, EngineHit, Failure
 from opilio.core.urls import origin_of
 from opilio.parse.sitemaps import gunzip_bounded, has_sitemap_root, sitemap_entries
 from opilio.seeds.api_client import ApiRequest, EngineClient
+from opilio.seeds.finder import LOW_PRIORITY
 from opilio.seeds.queries import sort_by_query_words
 
 MAX_FILES = 20
-LOW_PRIORITY = 3
 
 
 class SitemapSource:
