@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opilio.core.clock import DAY_S
 from opilio.engine.revisit.change_rate import (
-    DAY_S,
     RATE_COUNT,
     RATES,
     GroupRatePriors,

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from opilio.core.clock import VirtualClock
+from opilio.core.clock import DAY_S, VirtualClock
 from opilio.core.records import FetchResult
 from opilio.core.urls import host_of
 from opilio.lab.experiments.revisits import START_TIME_S, FreshnessMeasures, RevisitCase, RevisitStudy, revisit_cases
 from opilio.lab.experiments.runs import ExperimentRunner
 from opilio.lab.reports.revisits import RevisitRun, format_revisit_report
-from opilio.lab.synthetic.changing import DAY_S, ChangingWeb, Churn, build_lifetimes
+from opilio.lab.synthetic.changing import ChangingWeb, Churn, build_lifetimes
 from opilio.lab.synthetic.shape import WebShape
 from opilio.lab.synthetic.web import SyntheticWeb, write_synthetic_web
 from opilio.parse.page_state import stable_words

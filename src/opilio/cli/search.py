@@ -14,13 +14,13 @@ from opilio.cli.options import (
     print_message,
     print_text,
 )
+from opilio.core.clock import DAY_S
 
 if TYPE_CHECKING:
     from opilio.search.results import SearchFilters
     from opilio.search.searcher import Searcher
 
 MIN_PAGES_TO_ANNOUNCE = 500  # unindexed pages that take more than a moment
-DAY_S = 86_400.0
 FoldersArgument = Annotated[
     list[Path],
     typer.Argument(

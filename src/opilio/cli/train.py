@@ -77,7 +77,7 @@ def _rows(trained: "TrainingResult") -> bytes:
 def _report_data(trained: "TrainingResult", place: Path | None) -> dict[str, Any]:
     import msgspec
 
-    from opilio.cli.text_output import PAPER_PRECISION
+    from opilio.methods.attributes.evaluation import PAPER_PRECISION
 
     trial = trained.trial
     facts: dict[str, Any] = msgspec.to_builtins(trial)

@@ -11,6 +11,7 @@ from email.utils import parsedate_to_datetime
 from itertools import count
 from typing import Protocol
 
+DAY_S = 86_400.0
 # Not every system has it.
 _BOOT_CLOCK: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 

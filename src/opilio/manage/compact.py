@@ -32,10 +32,9 @@ from opilio.store.maintain.record_check import StoredRecord, add_dropped_version
 from opilio.store.postgres.chunks import delete_unused_chunks, delete_unused_objects
 from opilio.store.postgres.collection import PostgresCollection
 from opilio.store.postgres.schema import tables_bytes, vacuum_tables
-from opilio.store.warc import WarcWriter, read_member, warc_name
+from opilio.store.warc import ROTATE_BYTES, WarcWriter, read_member, warc_name
 
 FIRST_WARC_KEY = "warc_first"  # in `meta`: the first WARC file in use
-ROTATE_BYTES = 1 << 30
 
 
 class CompactResult(msgspec.Struct, kw_only=True):

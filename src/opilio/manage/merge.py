@@ -56,7 +56,6 @@ from opilio.store.writer import CollectionWriter
 from opilio.text.languages import language_name
 
 PARTIAL_SUFFIX = ".merging"
-ROTATE_BYTES = 1 << 30
 
 
 class MergeResult(msgspec.Struct, kw_only=True):
@@ -213,7 +212,7 @@ def _recompute_priorities(collection: Collection, tables: TableMerger, now: floa
 
 def _copy_records(collection: Collection, tables: TableMerger, sources: Sequence[Path]) -> None:
     """Copy the WARC record of every version that is kept."""
-    writer = WarcWriter(collection.folder, f"Opilio/{__version__}", ROTATE_BYTES)
+    writer = WarcWriter(collection.folder, f"Opilio/{__version__}")
     writer.resume(1, 0)
     try:
         for portion in tables.kept_records():

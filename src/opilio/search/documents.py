@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from isal import isal_zlib
 
-from opilio.core.clock import parse_http_date, parse_iso_date
+from opilio.core.clock import DAY_S, parse_http_date, parse_iso_date
 from opilio.core.errors import CollectionError, ParseError
 from opilio.core.page import Page
 from opilio.frontier.sqlite.schema import unpack_keys
@@ -28,7 +28,6 @@ from opilio.store.warc import read_record
 from opilio.text.polarity import polarity_of
 
 _EARLIEST = 631_152_000.0  # 1990: earlier dates are wrong
-_DAY_S = 86_400.0
 LINK_CACHE_PAGES = 512  # pages whose links are cached
 
 
@@ -223,6 +222,6 @@ def page_date(published: str, modified: str, fetched_at: float) -> float:
     """
     # Only the day counts: times of day on pages are often local times without a zone.
     for date in (parse_iso_date(published.strip()[:10]), parse_http_date(modified)):
-        if date is not None and _EARLIEST <= date <= fetched_at + _DAY_S:
+        if date is not None and _EARLIEST <= date <= fetched_at + DAY_S:
             return date
     return fetched_at

@@ -22,6 +22,7 @@ from opilio.store.locks import LINK_FILE
 # Level 1 of ISA-L is some six times faster than zlib's level 6 and 15 % larger.
 _GZIP = 31
 _LEVEL = 1
+ROTATE_BYTES = 1 << 30  # the size at which a new file begins
 # Headers about the transfer, not the page: the stored body is decoded and complete.
 _TRANSFER = frozenset({"content-encoding", "transfer-encoding", "content-length", "connection", "keep-alive"})
 
@@ -156,7 +157,7 @@ class WarcWriter:
     """
 
     def __init__(
-        self, folder: Path, software: str, rotate_bytes: int = 1 << 30, files: WarcFiles | None = None
+        self, folder: Path, software: str, rotate_bytes: int = ROTATE_BYTES, files: WarcFiles | None = None
     ) -> None:
         self._folder = folder
         self._files = files or WarcFiles()

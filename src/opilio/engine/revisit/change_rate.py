@@ -11,8 +11,9 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from opilio.core.clock import DAY_S
+
 Array = NDArray[np.float64]
-DAY_S = 86_400.0
 RATE_COUNT = 24
 RATES: Array = np.geomspace(1 / (1000 * DAY_S), 1 / 900, RATE_COUNT)  # once in 1,000 days … every quarter of an hour
 # Before anything is known: most pages change within months, few within hours (a broad bell on the grid's own scale).

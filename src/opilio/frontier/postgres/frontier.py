@@ -20,8 +20,9 @@ from opilio.frontier.policy import EXPIRED, FRONTIER_FULL, FrontierPolicy, Queue
 from opilio.frontier.postgres.add import FrontierRows, PostgresAdder
 from opilio.frontier.postgres.queue import PostgresQueue
 from opilio.frontier.postgres.schema import rebuild_postgres_counters
-from opilio.frontier.postgres.tables import MIN_PARK_S, Grant, LockedHost, UrlChange
+from opilio.frontier.postgres.tables import Grant, LockedHost, UrlChange
 from opilio.frontier.sqlite.frontier import SqliteFrontier
+from opilio.frontier.sqlite.hosts import MIN_PARK_S
 from opilio.frontier.sqlite.queries import rebuild_sqlite_counters
 from opilio.frontier.sqlite.schema import DONE, DROPPED, FAILED, FINAL_STATE_CODES, QUEUED, WAITING, unpack_keys
 from opilio.frontier.sqlite.urls import UrlTable

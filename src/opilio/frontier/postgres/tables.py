@@ -11,11 +11,10 @@ from typing import NamedTuple
 from opilio.core.protocols import Database
 from opilio.core.records import Tier
 from opilio.frontier.link_batch import CachedUrl
+from opilio.frontier.sqlite.hosts import MIN_PARK_S
 from opilio.frontier.sqlite.schema import pack_keys, unpack_keys
 from opilio.frontier.sqlite.urls import row_to_cached
 
-# A host that sleeps longer is parked: the index of ready hosts does not hold it until it wakes.
-MIN_PARK_S = 10.0
 # Rows that one call of `lease` wakes or repositions; the next call continues.
 MAX_DUE_ROWS = 2_000
 # The best hosts among which a better link is looked for that waits for its host.

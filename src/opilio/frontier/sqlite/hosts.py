@@ -10,7 +10,7 @@ from opilio.core.protocols import Database
 from opilio.core.records import Tier
 
 # A host that sleeps longer is parked. `ready` skips those that sleep less: at most as many as were fetched from
-# within this time.
+# within this time. In PostgreSQL the index of ready hosts does not hold it until it wakes.
 MIN_PARK_S = 10.0
 # The smallest number of parked hosts that `best` reads.
 MIN_PARKED_HOSTS = 10_000

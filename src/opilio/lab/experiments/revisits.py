@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.core.clock import VirtualClock
+from opilio.core.clock import DAY_S, VirtualClock
 from opilio.core.settings import Settings, Tree
 from opilio.dedup.stored import create_dedup_tables as create_seen
 from opilio.engine.wiring.assembly import open_analysis
@@ -29,7 +29,7 @@ from opilio.engine.wiring.topic import build_topic
 from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
 from opilio.lab.experiments.replay import ReplayFetcher, lab_settings, replay_crawl
 from opilio.lab.experiments.runs import ExperimentRunner
-from opilio.lab.synthetic.changing import DAY_S, ChangingWeb, Churn, PageLifetime, build_lifetimes
+from opilio.lab.synthetic.changing import ChangingWeb, Churn, PageLifetime, build_lifetimes
 from opilio.lab.webs.topics import LabTopic, SeedSet, select_topics
 from opilio.store.answers import count_answers
 from opilio.store.collection import Collection

@@ -13,12 +13,11 @@ from itertools import count
 
 import msgspec
 
-from opilio.core.clock import Clock
+from opilio.core.clock import DAY_S, Clock
 from opilio.core.urls import canonicalize_url, host_of
 from opilio.fetch.recorded import RecordedResponse
 from opilio.lab.webs.web import ResponseSource
 
-DAY_S = 86_400.0
 _HTML = ("Content-Type", "text/html; charset=utf-8")
 _ANCHOR = re.compile(rb"<a\b[^>]*?\bhref\s*=\s*[\"']?([^\"'\s>]+)[^>]*>.*?</a>", re.IGNORECASE | re.DOTALL)
 _WORD = re.compile(r"[a-z]{4,12}")

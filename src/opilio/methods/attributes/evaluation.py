@@ -18,6 +18,7 @@ from opilio.methods.attributes.models import make_learner
 from opilio.methods.attributes.rows import Labels, Rows, TrainingRow, rows_to_arrays
 
 FOLDS = 10
+PAPER_PRECISION = {"neural": 0.50125, "tree": 0.30388, "bayes": 0.23325}  # S1-31
 MIN_CLASS_ROWS = 2  # rows of each class: one to learn from, one to be tested on
 RowPositions = NDArray[np.int64]
 
