@@ -35,7 +35,6 @@ _OUT_OF_MEMORY = 70  # exit code
 LARGE_BLOCK_BYTES = 1 << 20  # memory for larger bodies is given back to the system as soon as they are freed
 _KEPT_FREE_BYTES = 8 << 20  # free memory that the allocator keeps for the next pages
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of mallopt(3)
-_WALL_FACTOR = 10  # a page may take this many times its CPU time on the wall clock: the machine may be busy
 
 
 class AnalysisJob(msgspec.Struct, tag=True, array_like=True):
@@ -73,8 +72,14 @@ class AnalysisLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What the analysis of one page may take. The kernel enforces it, also inside native code."""
 
     cpu_s: float = 20.0
+    wall_factor: float = 10.0  # times `cpu_s` on the wall clock: the machine may be busy
     memory_mb: int = 1024  # beyond what a worker needs without a page
     sandbox: bool = False  # no new files, connections and programs
+
+    @property
+    def wall_s(self) -> float:
+        """Seconds that a page may take on the wall clock."""
+        return self.cpu_s * self.wall_factor
 
     def limit_memory(self) -> None:
         """Limit the address space of this process, where the system reports its size."""
@@ -85,12 +90,12 @@ class AnalysisLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     @contextmanager
     def limit_time(self) -> Iterator[None]:
-        """While this is entered, the kernel ends the process after `cpu_s` of CPU time or ten times that by the clock.
+        """While this is entered, the kernel ends the process after `cpu_s` of CPU time or `wall_s` by the clock.
 
         A Python signal handler would not run inside native code; the default action needs none.
         """
         signal.setitimer(signal.ITIMER_PROF, self.cpu_s)
-        signal.setitimer(signal.ITIMER_REAL, self.cpu_s * _WALL_FACTOR)
+        signal.setitimer(signal.ITIMER_REAL, self.wall_s)
         try:
             yield
         finally:
@@ -102,7 +107,7 @@ class AnalysisLimits(msgspec.Struct, frozen=True, kw_only=True):
         if exit_code == -signal.SIGPROF:
             return f"more than {self.cpu_s:g} s of CPU time"
         if exit_code == -signal.SIGALRM:
-            return f"more than {self.cpu_s * _WALL_FACTOR:g} s"
+            return f"more than {self.wall_s:g} s"
         return f"more than {self.memory_mb} MB of memory" if exit_code == _OUT_OF_MEMORY else ""
 
 
