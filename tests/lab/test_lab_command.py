@@ -137,6 +137,7 @@ def test_every_experiment_of_a_paper_is_declared() -> None:
 def test_experiments_of_s3_are_executed_ten_times_s3_32() -> None:
     declared = [load_experiment(name) for name in PAPER_SUITES["paper-s3"]]
     assert [(e.executions, e.latency_s > 0, bool(e.shape)) for e in declared] == [(10, True, True)] * 7
+    assert all(e.coverage < 1 for e in declared)  # so that every execution has seeds of its own
 
 
 def test_sweep_draws_a_measure_over_the_variants_s3_33_s3_37(tmp_path: Path) -> None:
@@ -150,8 +151,10 @@ def test_sweep_draws_a_measure_over_the_variants_s3_33_s3_37(tmp_path: Path) -> 
     experiment = load_experiment("s3-33")
     runs = [run(variant.name, seed) for variant in experiment.variants for seed in (0, 1)]
     blocks = Plot(file="blocks", kind="blocks", variants=("r = 1",))
-    drawn = draw_plots(runs, tmp_path, replace(experiment, plot=(*experiment.plot, blocks), window=1))
-    assert drawn[-3:] == ["time", "precision", "blocks"]
+    more = [Plot(file=kind, kind=kind) for kind in ("irrelevant", "precision")]  # Figs 5 and 8 of S3
+    drawn = draw_plots(runs, tmp_path, replace(experiment, plot=(*experiment.plot, *more, blocks), window=1))
+    assert drawn[-5:] == ["time", "precision", "irrelevant", "precision", "blocks"]
+    assert "irrelevant pages" in (tmp_path / "irrelevant.svg").read_text()
     assert (tmp_path / "time.svg").stat().st_size > 1000
     assert "relevant in 1 fetches" in (tmp_path / "blocks.svg").read_text()  # S2-43: one bar per block and variant
 

@@ -17,7 +17,7 @@ from opilio.lab.experiments.runs import ExperimentJob, ExperimentRunner
 from opilio.lab.experiments.search_engine import OfflineSeedSource
 from opilio.lab.experiments.study import Study, StudyOptions, run_jobs
 from opilio.lab.reports.classifiers import classifier_table, draw_classifiers
-from opilio.lab.reports.tables import diversity_table, search_comparison_table, time_table
+from opilio.lab.reports.tables import diversity_table, run_indices_by_case, search_comparison_table, time_table
 from opilio.lab.synthetic.shape import WebShape
 from opilio.lab.synthetic.web import write_synthetic_web
 from opilio.lab.webs.pages import ParsedPages
@@ -59,6 +59,24 @@ def test_search_knows_genres_by_their_hosts_s3_36(tmp_path: Path, lab_cache: Pat
     mixed = genres.search.seeds(brief, "search-genres-9")
     kinds = Counter(url.partition("://")[2].partition(".")[0] for url in mixed)
     assert len(mixed) == 9 and kinds["forum"] >= 3 and kinds["news"] >= 3
+    wanted = genres.topics["jaguar news"].brief  # S3-37: seeds of the genre that the topic wants
+    assert genres.search.seeds(wanted, "search-wanted-3") == genres.search.search(wanted, 3, "news")
+
+
+def test_executions_ask_other_engines_and_are_cases_of_their_own_s3_32(arena: ExperimentRunner) -> None:
+    def job(seed: int, coverage: float) -> ExperimentJob:
+        return ExperimentJob(
+            experiment="e", topic=next(iter(arena.topics)), seed_set="search-6", variant=Variant(name="breadth"),
+            budget=10, random_seed=seed, coverage=coverage,
+        )  # fmt: skip
+
+    runs = [arena.run(job(seed, 0.5)) for seed in (0, 1)]
+    assert [run.seed_set for run in runs] == ["search-6-of-engine-0", "search-6-of-engine-1"]
+    assert len(run_indices_by_case(runs)) == 2
+    topic = arena.topics[job(0, 0.5).topic]
+    seeds = [set(arena.seed_set(topic, "search-6", 0.5, engine).urls) for engine in (0, 1)]
+    assert seeds[0] != seeds[1]
+    assert job(1, 1.0).case_name == "search-6"
 
 
 def test_logged_queries_are_words_of_titles_with_noise_s4_24(arena: ExperimentRunner) -> None:

@@ -139,6 +139,7 @@ def test_node_holds_the_link_and_where_it_leads_s2_e1() -> None:
     assert node.dic.url in TARGETS
     # The whole list, not the menu.
     assert "grammar" in node.dc and "translation" in node.dc and "menu" not in node.dc
+    assert node.anchor and node.anchor in node.dc
     assert graph.nodes[node.dic.leads_to[0]].dic.classes[0].startswith("4")
     assert node.dic.classes == graph.nodes[node.dic.leads_to[0]].dic.classes
 

@@ -81,6 +81,12 @@ def test_on_topic_pages_come_before_what_off_topic_pages_link_to(tmp_path: Path)
     assert np.median(deep_birds) < np.median(deep_trains)
 
 
+def test_similarity_by_the_words_of_a_link_grows_a_graph_with_anchors(tmp_path: Path) -> None:
+    with served(SmallWeb(mixed_web())) as server:
+        crawl(tmp_path / "c", tree_for(server, rank={"similarity": "link", "watchdog": 1}))
+    assert any(node.anchor for node in load_collection_graph(tmp_path / "c")[0].nodes.values())
+
+
 @pytest.mark.parametrize("judge", ["cosine", "coverage", "learned"])
 def test_every_judge_goes_with_the_t_graph_s2_03(tmp_path: Path, judge: str) -> None:
     with served(SmallWeb(mixed_web())) as server:

@@ -10,9 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opilio.methods.treasure.graph import MAX_LIST_TERMS, GraphNode, LinkDestination, LinkParts, TGraph, link_parts
+from opilio.methods.treasure.graph import (
+    ANCHOR_REPEATS,
+    MAX_LIST_TERMS,
+    NEAR_TERMS,
+    GraphNode,
+    LinkDestination,
+    LinkParts,
+    TGraph,
+    link_parts,
+)
 from opilio.methods.treasure.matching import MatchingOptions, NodeIndex, inverse_distance, match_links
-from opilio.methods.treasure.weights import EQUAL_WEIGHTS, WeightEvidence, fit_weights
+from opilio.methods.treasure.weights import DC_WEIGHTS, EQUAL_WEIGHTS, WeightEvidence, fit_weights
 from opilio.testing.readings import reading_of, terms_of
 
 WORDS = ["grammar", "verb", "noun", "syntax", "train", "rail", "poem"]
@@ -176,6 +185,42 @@ def test_links_share_headings_and_windows() -> None:
     assert found.window_of.tolist() == [0, 0, 1]
     assert len(found.heads) == 1
     assert found.of(0)[3] == terms_of("the verb one and two")
+
+
+def test_links_of_one_list_are_told_apart_by_their_own_words_where_asked() -> None:
+    reading = reading_of("[wren](http://a.example/1) [train](http://a.example/2) [poem](http://a.example/3)")
+    dic = LinkDestination(leads_to=("t",))
+    near = GraphNode(id="n", url="", level=1, dc="wren train poem", anchor="wren", dic=dic)
+    graph = TGraph([GraphNode(id="t", url="", level=0), near])
+    paper = match_links(NodeIndex(graph, terms_of), link_parts(reading, terms_of), MatchingOptions())
+    assert len(set(paper.osm.tolist())) == 1
+    index = NodeIndex(graph, terms_of, lambda terms: np.ones(len(terms)))
+    by_link = MatchingOptions(weights=DC_WEIGHTS, threshold=0.5)
+    found = match_links(index, link_parts(reading, terms_of, link_words=True), by_link)
+    assert (found.distance.tolist(), found.osm[0]) == ([1, -1, -1], pytest.approx(1.0))
+
+
+def test_rare_words_count_more_where_asked() -> None:
+    graph = graph_of([1, 1], [("", "", "", "rail verb"), ("", "", "", "rail poem")])
+    rare = terms_of("verb")[0]
+    index = NodeIndex(graph, terms_of, lambda terms: np.where(terms == rare, 3.0, 1.0))
+    found = match_links(index, links_of(("", "", "", "rail verb")), MatchingOptions(weights=DC_WEIGHTS))
+    assert index.nodes[found.node[0]].dc == "rail verb"
+    place = next(at for at, node in enumerate(index.nodes) if node.dc == "rail poem")
+    other = index.part_similarities(place, ((), (), (), terms_of("rail verb")))[3]
+    assert other == pytest.approx(1 / sqrt(10) / sqrt(2), abs=1e-5)
+
+
+def test_words_without_weight_match_nothing() -> None:
+    index = NodeIndex(graph_of([1], [("", "", "", "rail")]), terms_of, lambda terms: np.zeros(len(terms)))
+    found = match_links(index, links_of(("", "", "", "rail")), MatchingOptions(weights=DC_WEIGHTS))
+    assert (found.osm[0], found.priority[0]) == (0.0, 0.01)
+
+
+def test_text_of_a_link_is_cut_near_it_where_its_words_count() -> None:
+    reading = reading_of(" ".join(f"[item w{i}](http://a.example/{i})" for i in range(300)))
+    sizes = {len(window) for window in link_parts(reading, terms_of, link_words=True).windows}
+    assert max(sizes) == 2 * NEAR_TERMS + 2 + 2 * ANCHOR_REPEATS
 
 
 def test_endless_list_is_cut_into_stretches() -> None:

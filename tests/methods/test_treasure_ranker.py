@@ -1,5 +1,6 @@
 """S2's link score: topical focus, T-Graph priority, and what is handed on (S2-12, S2-13, S2-38, S2-E8)."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from opilio.methods.treasure.graph import GraphNode, LinkDestination, TGraph
 from opilio.methods.treasure.matching import MatchingOptions
 from opilio.methods.treasure.ranker import TextFunctions, TreasureRanker
 from opilio.methods.treasure.updater import GraphUpdater, GraphUpdaterOptions
+from opilio.methods.treasure.weights import DC_WEIGHTS
 from opilio.testing.conformance import check_learner, check_ranker
 from opilio.testing.readings import lead_to, verdict_of
 from opilio.text.reading import PageReader, ParagraphContext
@@ -219,6 +221,15 @@ def test_what_a_link_hands_on_teaches_the_watchdog_s2_14() -> None:
     assert "dictionary" in grown.dc
     assert [event.added for event in made.take_events(1.0)] == [2]
     assert made.take_events(2.0) == []
+
+
+def test_nodes_of_the_watchdog_keep_the_words_of_the_link_where_they_count() -> None:
+    texts = TextFunctions(VOCABULARY.terms, VOCABULARY.text_of, rarity=lambda terms: np.ones(len(terms)))
+    dog = GraphUpdater(GraphUpdaterOptions(period=1), graph())
+    made = TreasureRanker(dog, texts, MatchingOptions(weights=DC_WEIGHTS), LinkFocusDetector(TARGET, PAPER_RULE))
+    made.learn([fetched(made, 1, relevant=True)])
+    grown = next(n for n in made.updater.graph.at_level(1) if n.id != "near")
+    assert VOCABULARY.terms(grown.anchor) == VOCABULARY.terms("dictionary")
 
 
 def test_snapshot_gives_another_process_the_same_scores() -> None:

@@ -52,7 +52,17 @@ BOUND_STRATEGIES = ("random", "oracle", *FORESIGHT_STEPS)
 MAX_DELAY_S = 3600.0
 Positive = Annotated[int, Meta(ge=1)]
 Count = Annotated[int, Meta(ge=0)]
-PLOT_KINDS = ("harvest", "recall", "auc-vs-oracle", "blocks", "cumulative", "sweep")
+PLOT_KINDS = (
+    "harvest",
+    "recall",
+    "auc-vs-oracle",
+    "blocks",
+    "cumulative",
+    "sweep",
+    "irrelevant",
+    "deeper",
+    "precision",
+)
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

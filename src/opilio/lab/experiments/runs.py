@@ -58,7 +58,13 @@ class ExperimentJob(msgspec.Struct, frozen=True, kw_only=True):
     latency_s: float = 0.0
     targets: str = ""  # the seed set whose pages are the targets of a T-Graph
     training: int = 0  # pages of each seed list that classifiers are trained on
-    coverage: float = 1.0  # the share of the pages that the search engine knows
+    coverage: float = 1.0  # the share of the pages that the search engine knows: another one for every random seed
+
+    @property
+    def case_name(self) -> str:
+        """The name of its seeds in results: executions with other search results are other cases (S3-32)."""
+        own_engine = search_result_count(self.seed_set) and self.coverage < 1.0
+        return f"{self.seed_set}-of-engine-{self.random_seed}" if own_engine else self.seed_set
 
 
 class ExperimentRunner:
@@ -88,7 +94,8 @@ class ExperimentRunner:
     def run(self, job: ExperimentJob) -> RunResult:
         """Crawl, then score."""
         topic = self.topics[job.topic]
-        seeds = self.seed_set(topic, job.seed_set, job.coverage)
+        found = self.seed_set(topic, job.seed_set, job.coverage, job.random_seed)
+        seeds = msgspec.structs.replace(found, name=job.case_name)
         trace = self._crawl(job, topic, seeds)
         attempts = [LoggedFetch(f.url, f.status) for f in trace.fetches]
         score = self.referee.score(topic, seeds, attempts, job.budget)
@@ -97,7 +104,7 @@ class ExperimentRunner:
             web=job.web or self.offline.web.name,
             topic=job.topic,
             strategy=job.variant.name,
-            seed_set=job.seed_set,
+            seed_set=seeds.name,
             random_seed=job.random_seed,
         )
         own = trace.has_verdicts
@@ -105,7 +112,7 @@ class ExperimentRunner:
         links = self._link_quality(topic, seeds, trace.fetches[: job.budget]) if own else None
         # The index of the search engine takes seconds to build, so it is used only where the seeds come from it.
         searched = bool(search_result_count(job.seed_set))
-        beyond = self._compare_with_search(topic, trace.fetches[: job.budget], job.coverage) if searched else None
+        beyond = self._compare_with_search(job, trace.fetches[: job.budget]) if searched else None
         run = build_run_result(name, score, trace.cpu_s, trace.wall_s, self_judged, links)
         return msgspec.structs.replace(
             run,
@@ -121,10 +128,10 @@ class ExperimentRunner:
         got = [f.url in having for f in fetches if f.status == 200]
         return sum(got) / len(got) if got else 0.0
 
-    def seed_set(self, topic: LabTopic, name: str, coverage: float = 1.0) -> SeedSet:
-        """A seed set by its name: one of the topic's, or the first results of a search over a share of the pages."""
+    def seed_set(self, topic: LabTopic, name: str, coverage: float = 1.0, engine: int = 0) -> SeedSet:
+        """A seed set by its name: one of the topic's, or the first results of an engine with a share of the pages."""
         if search_result_count(name):
-            return SeedSet(name=name, urls=tuple(self.search.seeds(topic.brief, name, coverage)))
+            return SeedSet(name=name, urls=tuple(self.search.seeds(topic.brief, name, coverage, engine)))
         if drawn_seed_count(name):
             return SeedSet(name=name, urls=tuple(self._drawn_seeds(topic, name)))
         return next(s for s in topic.seed_sets if s.name == name)
@@ -141,11 +148,10 @@ class ExperimentRunner:
         random.Random(topic.name).shuffle(drawn)
         return drawn[: drawn_seed_count(name)]
 
-    def _compare_with_search(
-        self, topic: LabTopic, fetches: Sequence[ReplayedFetch], coverage: float
-    ) -> SearchComparison:
+    def _compare_with_search(self, job: ExperimentJob, fetches: Sequence[ReplayedFetch]) -> SearchComparison:
         """The crawl compared with the engine's first results (S3-34)."""
-        results = self.search.search(topic.brief, COMPARED_RESULTS, coverage=coverage)
+        topic = self.topics[job.topic]
+        results = self.search.search(topic.brief, COMPARED_RESULTS, "", job.coverage, job.random_seed)
         relevant = self.labels.relevant(topic)
         listed = {n for url in results if (n := self.offline.web.number_of(url)) is not None}
         got = [n for n, f in zip(self._numbers(fetches), fetches, strict=True) if n is not None and f.status == 200]

@@ -31,7 +31,7 @@ from opilio.topic.genre import default_genres
 from opilio.topic.setup import build_vocabulary
 
 # The seed set `search-N` is the first N results; `search-news-N` those that are news; `search-genres-N` as many of the
-# web, of news and of discussions, in turns (S3-36).
+# web, of news and of discussions, in turns (S3-36); `search-wanted-N` those of the genre that the topic wants (S3-37).
 _SEARCH_SEEDS = re.compile(r"search-(?:([a-z]+)-)?(\d+)")
 MIXED_GENRES = ("", "news", "discussions")
 BM25_K1, BM25_B = 1.2, 0.75
@@ -64,13 +64,15 @@ class OfflineSearchEngine:
         self._offline = offline
         self._containing: dict[str, frozenset[str]] = {}
 
-    def seeds(self, brief: TopicBrief, name: str, coverage: float = 1.0) -> list[str]:
+    def seeds(self, brief: TopicBrief, name: str, coverage: float = 1.0, engine: int = 0) -> list[str]:
         """The results that a seed set of this name stands for; all kinds of pages where a genre has none."""
         genre, limit = _parse_search_seeds(name)
+        if genre == "wanted":
+            genre = brief.genres[0] if brief.genres else ""
         if genre != "genres":
-            found = self.search(brief, limit, genre, coverage)
-            return found or self.search(brief, limit, coverage=coverage)
-        lists = [self.search(brief, limit, kind, coverage) for kind in MIXED_GENRES]
+            found = self.search(brief, limit, genre, coverage, engine)
+            return found or self.search(brief, limit, coverage=coverage, engine=engine)
+        lists = [self.search(brief, limit, kind, coverage, engine) for kind in MIXED_GENRES]
         return list(dict.fromkeys(url for row in zip_longest(*lists) for url in row if url))[:limit]
 
     @property
@@ -207,6 +209,6 @@ def search_result_count(name: str) -> int:
 
 def _parse_search_seeds(name: str) -> tuple[str, int]:
     found = _SEARCH_SEEDS.fullmatch(name)
-    if found is None or found[1] not in (None, "genres", *default_genres()):
+    if found is None or found[1] not in (None, "genres", "wanted", *default_genres()):
         return "", 0
     return found[1] or "", int(found[2])

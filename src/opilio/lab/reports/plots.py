@@ -278,10 +278,55 @@ def _draw_cumulative(axes: "Axes", runs: Sequence[RunResult], styles: LineStyles
     axes.set(xlabel="fetches", ylabel="relevant pages found", title=_title("Relevant pages found", runs))
 
 
+def _draw_irrelevant(axes: "Axes", runs: Sequence[RunResult], styles: LineStyles, seed: int) -> None:
+    """Irrelevant pages over all pages (S3-35, Fig. 5)."""
+
+    def rest(run: RunResult) -> Curves:
+        return np.asarray(np.arange(1, run.budget + 1) - run.found_curve)
+
+    _draw_curves(axes, runs, rest, styles, seed, shares=False)
+    axes.set(xlabel="fetches", ylabel="irrelevant pages", title=_title("Irrelevant pages", runs))
+
+
+def _draw_deeper(axes: "Axes", runs: Sequence[RunResult], styles: LineStyles, seed: int) -> None:  # noqa: ARG001 no band
+    """The share of the common hosts explored deeper, after each tenth of a crawl (S3-34, Fig. 4)."""
+    for name, mine in group_by_strategy(runs).items():
+        shares = [run.beyond.deeper for run in mine if run.beyond is not None]
+        if shares:
+            ends = np.arange(1, len(shares[0]) + 1) * mine[0].budget / len(shares[0])
+            style = styles[name]
+            line: Any = {"color": style.color, "linestyle": style.dashes, "marker": style.marker}
+            axes.errorbar(ends, np.mean(shares, axis=0), yerr=np.std(shares, axis=0), capsize=3, label=name, **line)
+    axes.set_ylim(0, 1)
+    axes.grid(axis="y", color=GRID_COLOR, linewidth=0.6)
+    axes.legend(frameon=False)
+    axes.set(xlabel="fetches", ylabel="share of the common hosts", title=_title("Hosts explored deeper", runs))
+
+
+def _draw_precision_bars(axes: "Axes", runs: Sequence[RunResult], styles: LineStyles, seed: int) -> None:
+    """The precision of each strategy, one bar for each topic (S3-39, Fig. 8), with the spread over its runs."""
+    del styles, seed
+    groups = group_by_strategy(runs)
+    topics = list(dict.fromkeys(run.topic for run in runs))
+    for place, topic in enumerate(topics):
+        values = [[run.harvest for run in mine if run.topic == topic] for mine in groups.values()]
+        left = np.arange(len(groups)) + (place - (len(topics) - 1) / 2) * 0.8 / len(topics)
+        means, spread = [float(np.mean(v)) for v in values], [float(np.std(v)) for v in values]
+        color = PALETTE[place % len(PALETTE)]
+        axes.bar(left, means, 0.8 / len(topics), yerr=spread, capsize=2, color=color, label=topic, alpha=0.85)
+    axes.set_xticks(range(len(groups)), list(groups))
+    axes.grid(axis="y", color=GRID_COLOR, linewidth=0.6)
+    axes.legend(frameon=False)
+    axes.set(ylabel="precision by label", title=_title("Precision", runs))
+
+
 DEFAULT_PLOTS = ("harvest", "recall", "auc-vs-oracle")
 DRAW_FUNCTIONS: dict[str, Draw] = {
     "harvest": _draw_harvest,
     "recall": _draw_recall,
     "auc-vs-oracle": _draw_auc_bars,
     "cumulative": _draw_cumulative,
+    "irrelevant": _draw_irrelevant,
+    "deeper": _draw_deeper,
+    "precision": _draw_precision_bars,
 }

@@ -88,9 +88,12 @@ def find_section(name: str) -> tuple[str, Callable[[ReportInput], str]]:
 def _scope(runs: Sequence[RunResult]) -> str:
     webs = ", ".join(dict.fromkeys(r.web for r in runs))
     topics = len({(r.web, r.topic) for r in runs})
-    cases, draws = len(run_indices_by_case(runs)), len({r.random_seed for r in runs})
+    cases = run_indices_by_case(runs)
+    draws = max(len({runs[at].random_seed for at in places}) for places in cases.values())
     budgets = ", ".join(dict.fromkeys(f"{r.budget:,}" for r in runs))
-    scope = f"{topics} topics, {cases} cases (topic × seed set)" + (f", {draws} random seeds each" if draws > 1 else "")
+    scope = f"{topics} topics, {len(cases)} cases (topic × seed set)" + (
+        f", {draws} random seeds each" if draws > 1 else ""
+    )
     registered = "".join(f" Registration: `{r}`." for r in dict.fromkeys(r.registration for r in runs) if r)
     return f"Web: {webs}. {scope}, {len(runs)} runs of {budgets} fetches.{registered}"
 

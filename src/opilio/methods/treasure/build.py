@@ -162,6 +162,7 @@ def _page_nodes(reading: Reading, url: str, level: int, below: _LowerLayers) -> 
             sh=sh,
             mh=mh or page.title,
             dc=below.words(reading.terms[start:end]),
+            anchor=below.words(reading.terms[slice(*reading.anchors[link.index])]) if end > start else "",
             dic=LinkDestination(leads_to=below.node_ids[link.url], url=link.url),
         )
 

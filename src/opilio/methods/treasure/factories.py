@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from opilio.core.errors import ConfigError
 from opilio.core.page import Reading
@@ -21,8 +22,10 @@ from opilio.methods.treasure.focus import GalaxyMember, LinkFocusDetector
 from opilio.methods.treasure.graph_builder import encode_graph_state, read_graph
 from opilio.methods.treasure.hints import HINTS_STATE, GraphHints
 from opilio.methods.treasure.matching import MatchingOptions, PriorityRule
+from opilio.methods.treasure.postings import TermRarity
 from opilio.methods.treasure.ranker import TextFunctions, TreasureRanker
 from opilio.methods.treasure.updater import GraphUpdater, GraphUpdaterOptions
+from opilio.methods.treasure.weights import DC_WEIGHTS, EQUAL_WEIGHTS
 from opilio.rank.committee import CommitteeMember, MemberKind
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.build_context import BuildContext
@@ -44,6 +47,7 @@ def tgraph_ranker(
     next_step: bool = False,
     skip_empty: bool = False,
     weights: Literal["equal", "fitted"] = "equal",
+    similarity: Literal["mean", "link"] = "mean",
     thesaurus: bool = False,
     watchdog: Count = 20,
     per_level: Positive = 500,
@@ -52,15 +56,27 @@ def tgraph_ranker(
     """S2's ranker, still without a graph: `tgraph_start_states` reads the file that `graph` names."""
     del graph
     rule = replace(WEIGHTING_RULES[weighing], anchor_impact=anchor_impact, max_length=max_length)
+    by_link = similarity == "link"
     how = MatchingOptions(
-        threshold=threshold, unrelated=unrelated, rule=priority, next_step=next_step, skip_empty=skip_empty
+        threshold=threshold,
+        unrelated=unrelated,
+        rule=priority,
+        next_step=next_step,
+        skip_empty=skip_empty,
+        weights=DC_WEIGHTS if by_link else EQUAL_WEIGHTS,
     )
     dog = GraphUpdater(GraphUpdaterOptions(period=watchdog, depth=depth, per_level=per_level))
     wordnet = WordNet.find() if thesaurus else None
     of_nodes = partial(_with_synonyms, context.vocabulary, wordnet) if wordnet else None
-    texts = TextFunctions(context.vocabulary.terms, context.vocabulary.text_of, of_nodes)
+    rarity = partial(squared_idf, context.page_words.idf) if by_link else None
+    texts = TextFunctions(context.vocabulary.terms, context.vocabulary.text_of, of_nodes, rarity)
     focused = LinkFocusDetector(_focus_target(context, wordnet), rule) if focus == "dewey" else None
     return TreasureRanker(dog, texts, how, focused, fit=weights == "fitted", tunnel_depth=tunnel_depth)
+
+
+def squared_idf(idf: TermRarity, terms: NDArray[np.uint32]) -> NDArray[np.float64]:
+    """Common words of two texts say little: the square of idf."""
+    return idf(terms) ** 2
 
 
 def _with_synonyms(vocabulary: Vocabulary, wordnet: WordNet, text: str) -> list[int]:

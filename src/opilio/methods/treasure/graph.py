@@ -51,6 +51,7 @@ class GraphNode(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     sh: str = msgspec.field(default="", name="SH")
     mh: str = msgspec.field(default="", name="MH")
     dc: str = msgspec.field(default="", name="DC")
+    anchor: str = ""  # the words of the link, which are part of DC: they count more where asked
     dic: LinkDestination = msgspec.field(default_factory=LinkDestination, name="DIC")
 
     @property
@@ -194,6 +195,10 @@ Headings = tuple[str, str, str]
 Span = tuple[int, int]
 # Hundreds of nested lists that each hold the whole page must not be copied whole.
 MAX_LIST_TERMS = 5_000
+# Similarity by the words of a link: how often they count beside the text near them, and the terms on each side of them.
+# Chosen on six topics of an encyclopaedia without index pages (docs/papers/s2.md).
+ANCHOR_REPEATS = 10
+NEAR_TERMS = 50
 
 
 class LinkParts(NamedTuple):
@@ -212,26 +217,43 @@ class LinkParts(NamedTuple):
         return (*self.heads[self.head_of[link]], self.windows[self.window_of[link]])
 
 
-def link_parts(reading: Reading, terms_of: TermsOf) -> LinkParts:
-    """The components of every link of a page. MH is the main heading, else the title."""
+def link_parts(reading: Reading, terms_of: TermsOf, *, link_words: bool = False) -> LinkParts:
+    """The components of every link of a page. MH is the main heading, else the title.
+
+    `link_words`: the window is cut to the words near the link, and its anchor is repeated.
+    """
     page = reading.page
     known: dict[str, Sequence[int]] = {}
     heads: dict[Headings, int] = {}
-    windows: dict[tuple[int, int], int] = {}
+    windows: dict[tuple[Span, Span], int] = {}
     head_of, window_at = [], []
     for link in page.links:
         head = (link.headings[0], link.headings[1], link.headings[2] or page.title)
-        window = window_of_link(reading, link)
+        span = window_of_link(reading, link)
+        window = near_link(reading, link, span) if link_words else (span, (0, 0))
         head_of.append(heads.setdefault(head, len(heads)))
         window_at.append(windows.setdefault(window, len(windows)))
     for text in {text for head in heads for text in head}:
         known[text] = terms_of(text) if text else ()
     return LinkParts(
         [(known[ish], known[sh], known[mh]) for ish, sh, mh in heads],
-        [reading.terms[start:end] for start, end in windows],
+        [_window_terms(reading.terms, *spans) for spans in windows],
         np.array(head_of, dtype=np.int64),
         np.array(window_at, dtype=np.int64),
     )
+
+
+def near_link(reading: Reading, link: Link, window: Span) -> tuple[Span, Span]:
+    """The part of a window near the link, and its anchor."""
+    if not 0 <= link.index < len(reading.anchors):
+        return window, (0, 0)
+    first, last = reading.anchors[link.index]
+    return (max(window[0], first - NEAR_TERMS), min(window[1], last + NEAR_TERMS)), (first, last)
+
+
+def _window_terms(terms: Sequence[int], window: Span, anchor: Span) -> Sequence[int]:
+    inside, own = terms[slice(*window)], terms[slice(*anchor)]
+    return [*inside, *(list(own) * ANCHOR_REPEATS)] if own else inside
 
 
 def window_of_link(reading: Reading, link: Link) -> Span:

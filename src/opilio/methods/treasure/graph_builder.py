@@ -117,6 +117,10 @@ class GraphBuilder:
         length = float(np.sqrt((weights[best] ** 2).sum())) or 1.0
         return dict(zip(terms[best].tolist(), (weights[best] / length).tolist(), strict=True))
 
+    def terms(self, text: str) -> Sequence[int]:
+        """The terms of a text."""
+        return self._vocabulary.terms(text)
+
     def words(self, terms: Sequence[int]) -> str:
         """Terms as words that give the same terms again."""
         return self._vocabulary.text_of(terms)

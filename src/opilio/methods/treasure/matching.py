@@ -14,13 +14,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.methods.treasure.graph import NODE_PARTS, GraphNode, LinkParts, TermsOf, TGraph
+from opilio.methods.treasure.graph import ANCHOR_REPEATS, NODE_PARTS, GraphNode, LinkParts, TermsOf, TGraph
 from opilio.methods.treasure.postings import (
     Float32Matrix,
     IntColumn,
     NodePostings,
     PartTerms,
     PostingsQuery,
+    TermRarity,
     term_vectors,
 )
 from opilio.methods.treasure.weights import EQUAL_WEIGHTS
@@ -44,18 +45,29 @@ class MatchQuery(NamedTuple):
 
 
 class NodeIndex:
-    """The nodes of a graph, prepared for matching. `silent` nodes and nodes without a path are left out."""
+    """The nodes of a graph, prepared for matching. `silent` nodes and nodes without a path are left out.
 
-    def __init__(self, graph: TGraph, terms_of: TermsOf) -> None:
+    `rarity`: rare words count more, and the words of a link more than those near it.
+    """
+
+    def __init__(self, graph: TGraph, terms_of: TermsOf, rarity: TermRarity | None = None) -> None:
         # Pages repeat their headings.
         terms = lru_cache(maxsize=None)(terms_of)
         away = graph.distances
         usable = [n for n in graph.nodes.values() if n.id in away and not n.dic.silent]
         self.nodes: list[GraphNode] = sorted(usable, key=lambda n: (away[n.id], n.id))
         self.distances: IntColumn = np.array([away[n.id] for n in self.nodes], dtype=np.int64)
+        self._rarity = rarity
         self._terms: list[PartTerms] = [tuple(terms(text) for text in n.parts) for n in self.nodes]
+        if rarity is not None:
+            self._terms = [
+                (*heads, [*dc, *(list(terms(n.anchor)) * ANCHOR_REPEATS)])
+                for n, (*heads, dc) in zip(self.nodes, self._terms, strict=True)
+            ]
         self._node_empty_parts = _empty_parts(self._terms)
-        self._postings = NodePostings(term_vectors(self._terms), [nodes.stop for _, nodes in self.distance_slices])
+        self._postings = NodePostings(
+            term_vectors(self._terms, rarity), [nodes.stop for _, nodes in self.distance_slices]
+        )
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -77,7 +89,7 @@ class NodeIndex:
         distinct, context_of = np.unique(links.head_of * count + links.window_of, return_inverse=True)
         head_of, window_of = np.divmod(distinct, count)
         texts = [((), (), (), windows[at]) for at in window_of.tolist()] + [(*head, ()) for head in heads]
-        asked = self._postings.look_up(term_vectors(texts), head_of, len(heads), weights)
+        asked = self._postings.look_up(term_vectors(texts, self._rarity), head_of, len(heads), weights)
         blank = None
         if skip_empty:
             contexts = [(*heads[h], windows[w]) for h, w in zip(head_of.tolist(), window_of.tolist(), strict=True)]
@@ -97,7 +109,7 @@ class NodeIndex:
 
     def part_similarities(self, node: int, parts: Sequence[Sequence[int]]) -> tuple[float, ...]:
         """The four similarities of one link with one node: weights are fitted with them."""
-        mine, theirs = term_vectors([tuple(parts)]), term_vectors([self._terms[node]])
+        mine, theirs = (term_vectors([tuple(one)], self._rarity) for one in (parts, self._terms[node]))
         _, a, b = np.intersect1d(mine.keys, theirs.keys, assume_unique=True, return_indices=True)
         found = np.bincount(mine.keys[a] >> 32, mine.values[a] * theirs.values[b], minlength=len(NODE_PARTS))
         return tuple(found.tolist())

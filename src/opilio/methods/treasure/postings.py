@@ -4,7 +4,7 @@ Stems that many nodes share are columns of a dense matrix, the others are lists 
 as long. Large arrays are reused buffers: allocating megabytes for every page costs as much as the sums.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, pairwise
 from typing import NamedTuple
 
@@ -15,7 +15,9 @@ Float32Column = NDArray[np.float32]
 Float32Matrix = NDArray[np.float32]
 IntColumn = NDArray[np.int64]
 PartTerms = tuple[Sequence[int], ...]  # the terms of the four parts
+TermRarity = Callable[[NDArray[np.uint32]], NDArray[np.float64]]  # the weight of each term
 DC_PART = 3
+_STEM_MASK = (1 << 32) - 1
 _PART_STEM_MASK = (1 << 34) - 1  # part and stem
 # The share of nodes that must have a stem before a column of its own is cheaper than a list.
 DENSE_COLUMN_SHARE = 0.06
@@ -29,8 +31,8 @@ class TermVectors(NamedTuple):
     values: Float32Column
 
 
-def term_vectors(contexts: Sequence[PartTerms]) -> TermVectors:
-    """The texts of rows as unit vectors, in one sort. Headings are sets, DC has counts."""
+def term_vectors(contexts: Sequence[PartTerms], rarity: TermRarity | None = None) -> TermVectors:
+    """The texts of rows as unit vectors, in one sort. Headings are sets, DC has counts; all times the rarity."""
     texts = list(chain.from_iterable(contexts))
     owners = np.arange(len(texts), dtype=np.int64) << 32  # row and part: four parts a row
     keyed_terms = np.repeat(owners, np.fromiter(map(len, texts), np.int64, len(texts)))
@@ -39,7 +41,9 @@ def term_vectors(contexts: Sequence[PartTerms]) -> TermVectors:
     keys, counts = _count_sorted(keyed_terms)
     text = keys >> 32
     values = np.where(text & 3 == DC_PART, counts, 1).astype(np.float64)
-    norms = np.sqrt(np.bincount(text, values * values))
+    if rarity is not None:
+        values *= rarity((keys & _STEM_MASK).astype(np.uint32))
+    norms = np.maximum(np.sqrt(np.bincount(text, values * values)), np.finfo(np.float32).tiny)
     return TermVectors(keys >> 34, keys & _PART_STEM_MASK, (values / norms[text]).astype(np.float32))
 
 

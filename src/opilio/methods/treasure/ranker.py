@@ -20,6 +20,7 @@ from opilio.methods.dewey.detect import galaxy_of
 from opilio.methods.treasure.focus import LinkFocusDetector, LinkFocusScores
 from opilio.methods.treasure.graph import LinkParts, link_parts
 from opilio.methods.treasure.matching import LinkMatches, MatchingOptions, NodeIndex, match_links
+from opilio.methods.treasure.postings import TermRarity
 from opilio.methods.treasure.updater import GraphExperience, GraphUpdater
 from opilio.rank.link_scores import LinkScores, ScoreColumn, drop_all, refused_links, tunnel_drop_reason
 
@@ -34,6 +35,7 @@ class TextFunctions(NamedTuple):
     terms_of: TermsOf
     text_of: TermsToText
     node_terms_of: TermsOf | None = None
+    rarity: TermRarity | None = None  # given: similarity by the words of a link
 
 
 class MatchedLink(msgspec.Struct, frozen=True, array_like=True):
@@ -42,6 +44,7 @@ class MatchedLink(msgspec.Struct, frozen=True, array_like=True):
     node: str
     parts: tuple[float, ...]
     link: tuple[str, str, str, str]
+    anchor: str = ""
 
 
 class TreasureRanker(BaseLearner):
@@ -76,11 +79,11 @@ class TreasureRanker(BaseLearner):
             lowest = np.full(count, self.matching.unrelated)
             nothing = np.zeros(count)
             return LinkScores(lowest, {"osm": nothing, "distance": nothing - 1.0, "focus": nothing}, dropped)
-        parts = link_parts(reading, self._texts.terms_of)
+        parts = link_parts(reading, self._texts.terms_of, link_words=self._texts.rarity is not None)
         found, focus = match_links(self.index, parts, self._fitted_matching), self._focus(reading)
         scores = np.where(focus.on_topic, found.priority, self.matching.unrelated)
         columns = {"osm": found.osm, "distance": found.distance.astype(np.float64), "focus": focus.closeness}
-        features = self._matched_links(parts, found, scores) if self.updater.options.period else ()
+        features = self._matched_links(reading, parts, found, scores) if self.updater.options.period else ()
         return LinkScores(scores, columns, dropped, features=features)
 
     @property
@@ -88,7 +91,8 @@ class TreasureRanker(BaseLearner):
         """The current nodes, prepared for matching."""
         graph = self.updater.graph
         if self._index is None or self._index[0] is not graph:
-            self._index = graph, NodeIndex(graph, self._texts.node_terms_of or self._texts.terms_of)
+            of_nodes = self._texts.node_terms_of or self._texts.terms_of
+            self._index = graph, NodeIndex(graph, of_nodes, self._texts.rarity)
         return self._index[1]
 
     @property
@@ -103,7 +107,9 @@ class TreasureRanker(BaseLearner):
         count = len(reading.page.links)
         return LinkFocusScores(np.ones(count, dtype=np.bool_), np.zeros(count))
 
-    def _matched_links(self, parts: LinkParts, found: LinkMatches, scores: ScoreColumn) -> list[bytes]:
+    def _matched_links(
+        self, reading: Reading, parts: LinkParts, found: LinkMatches, scores: ScoreColumn
+    ) -> list[bytes]:
         """The features of each link; links that share headings and window share the text."""
         known: dict[tuple[int, int], tuple[str, str, str, str]] = {}
         handed, encode = [], msgspec.msgpack.encode
@@ -117,8 +123,15 @@ class TreasureRanker(BaseLearner):
                 known[place] = headings[0], headings[1], headings[2], words(dc[:WINDOW_TERMS])
             similar = self.index.part_similarities(node, parts.of(at)) if self.fit_weights and node >= 0 else ()
             name = self.index.nodes[node].id if node >= 0 else ""
-            handed.append(encode(MatchedLink(name, similar, known[place])))
+            handed.append(encode(MatchedLink(name, similar, known[place], self._anchor(reading, at))))
         return handed
+
+    def _anchor(self, reading: Reading, at: int) -> str:
+        """The words of a link, where similarity needs them."""
+        place = reading.page.links[at].index
+        if self._texts.rarity is None or not 0 <= place < len(reading.anchors):
+            return ""
+        return self._texts.text_of(reading.terms[slice(*reading.anchors[place])][:HEADING_TERMS])
 
     @property
     def version(self) -> int:
@@ -191,4 +204,5 @@ def _experience(outcome: Outcome, classify: Callable[[str], tuple[str, ...]]) ->
         handed.link if handed else None,
         analysis.heading,
         classify(f"{analysis.title} {analysis.heading} {text}") if relevant else (),
+        handed.anchor if handed else "",
     )

@@ -36,6 +36,7 @@ class GraphExperience(msgspec.Struct, frozen=True, array_like=True):
     link: tuple[str, str, str, str] | None = None
     heading: str = ""  # the page's main heading, else its title: the MH of a target
     classes: tuple[str, ...] = ()  # D-numbers of the page
+    anchor: str = ""  # the words of the link
 
 
 class GraphUpdate(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +66,7 @@ class _LinkPath(msgspec.Struct, array_like=True):
     parent: int
     url: str
     link: tuple[str, str, str, str] | None
+    anchor: str = ""
 
 
 class GraphState(msgspec.Struct):
@@ -116,7 +118,7 @@ class GraphUpdater:
             counts[0 if one.on_topic else 1] += 1
             if one.parts:
                 state.evidence.add(one.parts, one.on_topic)
-        state.paths[one.key] = _LinkPath(one.parent, one.url, one.link)
+        state.paths[one.key] = _LinkPath(one.parent, one.url, one.link, one.anchor)
         evict_oldest(state.paths, MAX_PATHS)
         if one.on_topic:
             state.scores = [*state.scores[-RECENT_SCORES + 1 :], one.score]
@@ -184,7 +186,8 @@ class GraphUpdater:
             classes = one.classes if level == 1 else ()
             dic = LinkDestination(leads_to=(made[-1].id,), url=leads_to, classes=classes)
             url = above.url if above else ""
-            made.append(GraphNode(id=self._new_id(level), url=url, level=level, ish=ish, sh=sh, mh=mh, dc=dc, dic=dic))
+            node = GraphNode(id=self._new_id(level), url=url, level=level, ish=ish, sh=sh, mh=mh, dc=dc, dic=dic)
+            made.append(replace(node, anchor=path.anchor))
             leads_to, path = url, above
         return made
 

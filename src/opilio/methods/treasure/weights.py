@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 WeightVector = NDArray[np.float64]
 EQUAL_WEIGHTS = (0.25, 0.25, 0.25, 0.25)
+DC_WEIGHTS = (0.0, 0.0, 0.0, 1.0)  # headings say nothing about which link of a page to follow
 MIN_FIT_LINKS = 40  # links of each kind (relevant or not) before a fit is used
 _DESCENT_ROUNDS = 200
 
