@@ -2,11 +2,13 @@
 
 from collections import Counter
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from opilio.text import term_arrays
-from opilio.text.term_arrays import TermEncoder
+from opilio.text.term_arrays import TermEncoder, TermList, term_array
 from opilio.text.tokens import MARKS, tokenize_marked
 from opilio.text.vocabulary import Vocabulary
 
@@ -51,3 +53,12 @@ def test_words_a_vocabulary_forgot_have_stems_again_when_met_again() -> None:
     codes.encode(" ".join(f"nest{n}" for n in range(39)))
     (term,) = codes.encode("bird1").tolist()
     assert vocabulary.stem_of(term) == "bird1"
+
+
+@given(st.lists(st.integers(1, 2**32 - 1), max_size=8))
+def test_terms_of_an_array_read_like_a_list(terms: list[int]) -> None:
+    listed = TermList(np.array(terms, dtype=np.uint32))
+    assert (listed == terms, len(listed), list(listed), listed[1:3]) == (True, len(terms), terms, terms[1:3])
+    assert term_array(listed).tolist() == terms and listed != [*terms, 1]
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(listed)

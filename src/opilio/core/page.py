@@ -1,5 +1,7 @@
 """A parsed page: its text with marks, its links, and its words as integers."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 # Control characters that structure `Page.flow`; the parser removes them from a page's own text.
@@ -82,7 +84,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     page: Page
-    terms: list[int]
+    terms: Sequence[int]
     anchors: list[tuple[int, int]]
     link_contexts: list[tuple[int, int]]
     main_slices: list[tuple[int, int]]

@@ -61,7 +61,7 @@ class ContextJudge:
     def _inspected_terms(self, reading: Reading) -> list[int]:
         title = list(self._words.terms(reading.page.title))
         if self._rule.where == "page":
-            return title + reading.terms
+            return [*title, *reading.terms]
         return title + [t for start, end in reading.anchors for t in reading.terms[start:end]]
 
     def _context_hits(self, reading: Reading) -> int:

@@ -126,6 +126,7 @@ class ParagraphContext:
 _SENTENCE_BREAK = re.compile("(?<![.!?])[.!?]++[\"')\\]\u201d\u2019\x03]*+\\s|[\u3002\uff01\uff1f]")
 _LEADING_MARKS = np.array([BLOCK_END_CODE], dtype=np.int64)
 _TRAILING_MARKS = np.array([LINK_END_CODE, BLOCK_END_CODE], dtype=np.int64)
+_BEFORE_ALL, _ONE_EACH = np.zeros(1, dtype=np.intp), np.ones(2, dtype=np.intp)
 
 IdentifyLanguage = Callable[[str], str]
 
@@ -186,11 +187,12 @@ def main_terms(reading: Reading) -> Terms:
 
 def _build_layout(flow: str, encode: Callable[[str], Codes], page: Page) -> tuple[TermList, PageLayout]:
     found = encode(flow)
-    codes = np.concatenate((_LEADING_MARKS, found[found != 0], _TRAILING_MARKS))
-    is_word = codes > 0
-    marked = (~is_word).nonzero()[0]
-    layout = PageLayout(marks=codes[marked], term_offsets=marked - np.arange(len(marked)), lists=page.lists)
-    return TermList(codes[is_word].astype(np.uint32)), layout
+    words_at, marks_at = (found > 0).nonzero()[0], (found < 0).nonzero()[0]
+    # The marks at the beginning and the end are not in the flow.
+    marks = np.concatenate((_LEADING_MARKS, found.take(marks_at), _TRAILING_MARKS))
+    term_offsets = np.concatenate((_BEFORE_ALL, words_at.searchsorted(marks_at), _ONE_EACH * words_at.size))
+    terms = TermList(found.take(words_at).astype(np.uint32))
+    return terms, PageLayout(marks=marks, term_offsets=term_offsets, lists=page.lists)
 
 
 def _main_slices(layout: PageLayout, boilerplate: tuple[bool, ...]) -> list[tuple[int, int]]:

@@ -5,9 +5,9 @@ passed to the vocabulary. This is faster than `split` and a dictionary lookup pe
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import TypeVar
+from typing import TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +21,43 @@ Terms = NDArray[np.uint32]
 Counts = NDArray[np.intp]
 
 
-class TermList(list[int]):
-    """A list of terms with the array it was made from, so that array code need not convert it back. Read-only."""
+class TermList(Sequence[int]):
+    """The terms of an array as a sequence. They become Python numbers only where they are read as such."""
 
-    __slots__ = ("array",)
+    __slots__ = ("_values", "array")
 
     def __init__(self, terms: Terms) -> None:
-        super().__init__(terms.tolist())
         self.array = terms
+        self._values: list[int] | None = None
+
+    @property
+    def values(self) -> list[int]:
+        """The terms as a list, made once."""
+        if self._values is None:
+            self._values = self.array.tolist()
+        return self._values
+
+    def __len__(self) -> int:
+        return self.array.size
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[int]: ...
+    def __getitem__(self, index: int | slice) -> int | list[int]:
+        return self.values[index]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.values)
+
+    def __eq__(self, other: object) -> bool:
+        """Equal to a list or another sequence of the same terms."""
+        return isinstance(other, Sequence) and self.values == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # like a list
+
+    def __repr__(self) -> str:
+        return f"TermList({self.values})"
 
 
 def term_array(terms: Sequence[int]) -> Terms:

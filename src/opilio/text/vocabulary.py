@@ -40,7 +40,12 @@ class SurfaceForms:
 
     def add(self, term: int, word: str) -> None:
         """Add a new word of a term."""
-        insort(self._forms.setdefault(term, []), word, key=_shortest_first)
+        forms = self._forms.get(term)
+        # Most terms have one word.
+        if forms is None:
+            self._forms[term] = [word]
+        else:
+            insort(forms, word, key=_shortest_first)
         self._counts.setdefault(word, 0)
 
     def sample(self, count: int) -> slice:
@@ -95,6 +100,7 @@ LINK_START_CODE, LINK_END_CODE, BLOCK_END_CODE, SENTENCE_END_CODE = -1, -2, -3, 
 _MARK_CODES = dict(zip(MARKS, (LINK_START_CODE, LINK_END_CODE, BLOCK_END_CODE, SENTENCE_END_CODE), strict=True))
 # Longer tokens are encoded data.
 _MAX_WORD_LENGTH = 40
+_BIGRAM_LENGTH = 2
 _ACRONYM = re.compile(r"\b[A-Z][A-Z0-9]{1,9}\b")
 
 
@@ -218,7 +224,11 @@ class Vocabulary(dict[str, int]):
         return PhraseMatcher(found) if found else None
 
     def _is_noise(self, word: str) -> bool:
-        return word in self._stop_words or is_short_word(word, self.min_length) or is_function_bigram(word)
+        # Most new words are long: two checks by length come before the calls.
+        return word in self._stop_words or (
+            (len(word) < self.min_length and is_short_word(word, self.min_length))
+            or (len(word) <= _BIGRAM_LENGTH and is_function_bigram(word))
+        )
 
     def _evict_rare(self) -> None:
         """Keep the most common half of the words."""

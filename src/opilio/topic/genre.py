@@ -12,10 +12,12 @@ from functools import cache
 from importlib.resources import files
 
 import msgspec
+import numpy as np
 
 from opilio.core.errors import TopicError
 from opilio.core.page import Reading
 from opilio.text.languages import is_known_language, language_name
+from opilio.text.term_arrays import term_array
 from opilio.topic.evolving import CompiledTable
 
 _URL_PART = re.compile(r"[a-z0-9]+")
@@ -25,6 +27,7 @@ LANGUAGE_CODE_LENGTH = 2
 TYPICAL_PAGE_WORDS = 250
 # A genre word in the URL counts as much as this many genre words on the page.
 URL_MATCH_WEIGHT = 3
+_SLOT_MASK = (1 << 14) - 1
 
 
 class GenreWords(msgspec.Struct, frozen=True):
@@ -99,6 +102,9 @@ class GenreDetector:
             self._words[name] = frozenset(labels)
             self._urls[name] = definitions[name].url
         self._all_terms = frozenset(term for table in self._compiled.values() for term in table.vector)
+        # Flags by the low bits of a term: one array operation leaves a handful of terms to look up.
+        self._slots = np.zeros(_SLOT_MASK + 1, dtype=np.bool_)
+        self._slots[[term & _SLOT_MASK for term in self._all_terms]] = True
 
     @property
     def compiled(self) -> Mapping[str, CompiledTable]:
@@ -113,7 +119,8 @@ class GenreDetector:
         """
         stretch = max(1.0, math.sqrt(len(reading.terms) / TYPICAL_PAGE_WORDS))
         # The intersection is small, whatever the length of the page.
-        present = self._all_terms.intersection(reading.terms)
+        terms = term_array(reading.terms)
+        present = self._all_terms.intersection(terms[self._slots.take(terms & _SLOT_MASK)].tolist())
         parts = set(_URL_PART.findall(reading.page.url.lower()))
         scores = {
             name: len(present & words) + (URL_MATCH_WEIGHT * stretch if parts & self._urls[name] else 0.0)

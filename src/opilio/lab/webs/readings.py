@@ -22,6 +22,7 @@ from opilio.lab.experiments.processes import map_ordered
 from opilio.lab.webs.cache import is_complete, load_cached, prune, save_cached, write_atomically
 from opilio.lab.webs.pages import ParsedPages
 from opilio.lab.webs.web import WarcWeb
+from opilio.text.term_arrays import TermList, term_array
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.setup import build_vocabulary
 
@@ -148,7 +149,7 @@ _decoder = msgspec.msgpack.Decoder(_PackedReading)
 
 
 def _encode_reading(reading: Reading) -> bytes:
-    terms = np.array(reading.terms, dtype=np.uint32).tobytes()
+    terms = term_array(reading.terms).tobytes()
     anchors, arounds, main = (
         np.array(s, dtype=np.int32).tobytes() for s in (reading.anchors, reading.link_contexts, reading.main_slices)
     )
@@ -161,7 +162,7 @@ def _decode_reading(page: Page, data: bytes) -> Reading:
     kept = _decoder.decode(data)
     return Reading(
         page=page,
-        terms=np.frombuffer(kept.terms, dtype=np.uint32).tolist(),
+        terms=TermList(np.frombuffer(kept.terms, dtype=np.uint32)),
         anchors=_decode_pairs(kept.anchors),
         link_contexts=_decode_pairs(kept.arounds),
         main_slices=_decode_pairs(kept.main),

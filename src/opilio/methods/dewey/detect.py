@@ -249,7 +249,7 @@ def main_terms(reading: Reading, matcher: LexiconMatcher) -> list[int]:
     """The terms by which a page is plotted: those of its title and of its main text."""
     title = matcher.vocabulary.terms(reading.page.title)
     main = [term for start, end in reading.main_slices for term in reading.terms[start:end]]
-    return title + (main if reading.main_slices else reading.terms)
+    return [*title, *(main if reading.main_slices else reading.terms)]
 
 
 def link_galaxies(reading: Reading, matcher: LexiconMatcher, rule: GalaxyRule = PAPER_RULE) -> list[Galaxy]:
