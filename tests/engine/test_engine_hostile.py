@@ -147,19 +147,29 @@ def test_private_seed_is_refused_unless_it_is_allowed(url: str, proxy: str) -> N
     assert is_allowed_seed(settings, Seed(url=url))
 
 
-def test_link_is_dropped_when_the_rules_of_its_host_are_at_a_private_address(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("http://10.0.0.1/x", "private-address: only --allow-private lets it be asked"),
+        ("http://169.254.169.254/x", "private-address: cloud metadata is never requested"),
+        ("http://[fd00:ec2::254]/x", "private-address: cloud metadata is never requested"),
+    ],
+)
+def test_link_is_dropped_when_the_rules_of_its_host_are_at_a_private_address(
+    tmp_path: Path, target: str, reason: str
+) -> None:
     """With robots.txt on, the guard meets that file first: the URL must not wait for ever."""
-    public, target = "http://public.example/", "http://10.0.0.1/x"
+    public = "http://public.example/"
     answers = {
         public: FetchResult(url=public, status=302, location=target),
         f"{public}robots.txt": FetchResult(url=f"{public}robots.txt", status=404),
     }
     tree = plain_tree([public])
     tree["politeness"] = {**tree["politeness"], "robots": True}
-    reason, _ = run_engine(tmp_path / "c", tree, Outside(answers))
-    assert reason == "nothing left to fetch"
+    stopped, _ = run_engine(tmp_path / "c", tree, Outside(answers))
+    assert stopped == "nothing left to fetch"
     facts = why(tmp_path / "c", target)
-    assert (facts.state, (facts.reason or "").partition(":")[0]) == ("dropped", "private-address")
+    assert (facts.state, facts.reason) == ("dropped", reason)
 
 
 def test_bodies_are_read_in_bounded_time_when_they_repeat_one_thing(tmp_path: Path) -> None:

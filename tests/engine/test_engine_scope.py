@@ -12,7 +12,7 @@ ROOT = "http://example.org/"
 GERMAN = "Der Zaunkönig ist ein kleiner Vogel, der im Winter nicht in den Süden zieht und im Wald lebt."
 WEB = {
     ROOT: page(BIRDS, ["/docs/a", "/tag/b", "http://sub.example.org/", "http://other.example/", "/away", "/de"]),
-    f"{ROOT}docs/a": page(f"{BIRDS} {word(1)}"),
+    f"{ROOT}docs/a": page(f"{BIRDS} {word(1)}", ["/docs/deep"]),
     f"{ROOT}tag/b": page(f"{BIRDS} {word(2)}"),
     f"{ROOT}away": redirect("http://other.example/moved"),
     f"{ROOT}de": page(GERMAN),
@@ -54,6 +54,7 @@ def test_site_option_stays_on_the_site(tmp_path: Path) -> None:
         )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert set(stored(tmp_path / "c")) == {ROOT, f"{ROOT}docs/a", f"{ROOT}de", "http://sub.example.org/"}
+    assert why(tmp_path / "c", f"{ROOT}docs/deep").reason == "more than 1 links from a seed (frontier.max_depth)"
 
 
 def test_crawl_of_a_site_starts_at_its_home_page_when_there_are_no_seeds() -> None:
@@ -62,6 +63,17 @@ def test_crawl_of_a_site_starts_at_its_home_page_when_there_are_no_seeds() -> No
         "http://a.example/x",
     ]
     assert read_seed_options(["https://b.example/"], None, ["example.org"]) == ["https://b.example/"]
+
+
+def test_seeds_without_a_scheme_are_urls(capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["a.example/x", "127.0.0.1:8000/", "localhost", "http://b.example/"]
+    assert read_seed_options(given, None) == [
+        "https://a.example/x",
+        "http://127.0.0.1:8000/",
+        "http://localhost",
+        "http://b.example/",
+    ]
+    assert "seed 'a.example/x' and 2 more: no scheme given, using https://" in capsys.readouterr().err
 
 
 def test_changed_scope_applies_to_the_queue_of_a_resumed_crawl(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from opilio.core.urls import canonicalize_url, host_of, require_url
 from opilio.seeds.local import read_numbered_seeds
 
 # `example.org`, `example.org:8080/path`: a host name with a dot, and no scheme.
+# A name on this machine or an address: local servers rarely have a certificate.
+_LOCAL_WITHOUT_SCHEME = re.compile(r"(?i)(localhost|\d{1,3}(\.\d{1,3}){3})(:\d+)?([/?#].*)?")
 _WITHOUT_SCHEME = re.compile(r"(?i)[a-z0-9_-]+(\.[a-z0-9_-]+)*\.[a-z][a-z0-9-]+\.?(:\d+)?([/?#].*)?")
 
 
@@ -55,7 +57,7 @@ def read_seed_options(
     given = [_add_scheme(url, "--seed", without_scheme) for url in urls]
     if without_scheme:
         more = f" and {len(without_scheme) - 1} more" if len(without_scheme) > 1 else ""
-        print_message(f"seed '{without_scheme[0]}'{more}: no scheme given, using https://")
+        print_message(f"seed '{without_scheme[0]}'{more}: no scheme given, using {_default_scheme(without_scheme[0])}")
     if all(priority == 1 for priority in priorities.values()):
         return [*given, *from_file] or None
     return {**priorities, **dict.fromkeys(given, 1)}
@@ -63,11 +65,18 @@ def read_seed_options(
 
 def _add_scheme(url: str, where: str, without_scheme: list[str]) -> str:
     """A seed as a URL; one without a scheme is also added to the list."""
-    if _WITHOUT_SCHEME.fullmatch(url):
+    if scheme := _default_scheme(url):
         without_scheme.append(url)
-        url = f"https://{url}"
+        url = scheme + url
     require_url(url, f"{where}:", ConfigError)
     return url
+
+
+def _default_scheme(url: str) -> str:
+    """The scheme of a URL that has none; empty for one that has, or that is no URL."""
+    if _LOCAL_WITHOUT_SCHEME.fullmatch(url):
+        return "http://"
+    return "https://" if _WITHOUT_SCHEME.fullmatch(url) else ""
 
 
 def _drop_none(tree: dict[str, Any]) -> Tree:

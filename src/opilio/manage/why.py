@@ -10,6 +10,7 @@ from opilio.core.protocols import Database, Frontier, FrontierEntry
 from opilio.core.records import UrlState, url_key
 from opilio.core.urls import host_of, require_url
 from opilio.engine.link_columns import unpack
+from opilio.engine.wiring.settings import collection_settings
 from opilio.frontier.postgres.frontier import open_frontier
 from opilio.frontier.sqlite.queries import host_wakes_at, url_of_key
 from opilio.manage.agents import agent_cards
@@ -61,7 +62,8 @@ def _explain(collection: Collection, url: str) -> Explanation:
         facts["host_waits"] = _host_wait(db, host_of(url)) if entry.state is UrlState.QUEUED else None
         facts["ranker"] = explain_link_score(collection, entry)
     elif contexts := _contexts(db, (key,), parents_linking_to(db, key, MAX_PARENTS)):
-        facts |= {"state": SKIPPED, "reason": contexts[0].not_followed, "found_on": contexts}
+        reason = contexts[0].not_followed or _depth_reason(collection, frontier, contexts)
+        facts |= {"state": SKIPPED, "reason": reason, "found_on": contexts}
     cards = agent_cards(collection)
     return Explanation(
         url=url,
@@ -73,6 +75,14 @@ def _explain(collection: Collection, url: str) -> Explanation:
         revisits=_revisits(db, key),
         agents=_agent_verdicts(db, key, {card.number: card.name for card in cards}) if cards else None,
     )
+
+
+def _depth_reason(collection: Collection, frontier: Frontier, contexts: list[LinkContext]) -> str:
+    """That a URL is too many links from a seed, if all pages with links to it are at the limit."""
+    limit = collection_settings(collection).frontier.max_depth
+    entries = [frontier.entry(host_of(context.page), url_key(context.page)) for context in contexts]
+    at_limit = limit and all(entry is not None and entry.lead.depth >= limit for entry in entries)
+    return f"more than {limit} links from a seed (frontier.max_depth)" if at_limit else ""
 
 
 def _seed(db: Database, key: int) -> SeedOrigin | None:

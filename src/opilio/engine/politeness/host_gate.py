@@ -22,6 +22,7 @@ from opilio.core.urls import host_of, origin_of
 from opilio.engine.politeness.delays import AddressThrottle, effective_delay_s
 from opilio.engine.politeness.host_signals import TDMREP_PATH, parse_tdmrep
 from opilio.engine.politeness.robots import LARGE_TEXT, PRIVATE_ADDRESS, RobotsRules, decode_rules, rules_from_response
+from opilio.fetch.addresses import refused_proxy_host
 from opilio.fetch.http import follow_redirects
 from opilio.parse.head import PageHead
 from opilio.parse.signals import read_signals
@@ -177,6 +178,7 @@ def _put_bounded(kept: dict[str, V], key: str, value: V) -> None:
 MAX_CACHED_ROBOTS_BYTES = 16 << 20  # rules in memory; others are read from the collection again
 MAX_THROTTLE_WAIT_S = 0.5  # a visit that would wait longer releases its connection and is tried again
 PRIVATE_ADDRESS_REASON = f"{PRIVATE_ADDRESS}: only --allow-private lets it be asked"
+METADATA_ADDRESS_REASON = f"{PRIVATE_ADDRESS}: cloud metadata is never requested"
 ALL_ALLOWED = RobotsRules(expires_at=inf)
 
 LoadRobots = Callable[[str], bytes | None]  # the stored rules of an origin
@@ -232,7 +234,7 @@ class HostGate:
             ready_at = self._clock.now() + self._host_delay_s(origin)
         delay_s = self._host_delay_s(origin)
         if rules.unreachable:
-            return _refuse_unreachable(rules, delay_s)
+            return _refuse_unreachable(rules, delay_s, url)
         if rules.needs_compiling:
             await asyncio.to_thread(getattr, rules, "matcher")
         if not rules.allows(url):
@@ -309,10 +311,11 @@ def _both_schemes(origin: str) -> tuple[str, str]:
     return origin, f"{'http' if scheme == 'https' else 'https'}://{host}"
 
 
-def _refuse_unreachable(rules: RobotsRules, delay_s: float) -> Permit:
+def _refuse_unreachable(rules: RobotsRules, delay_s: float, url: str) -> Permit:
     """Without rules no page is fetched: try again later, but never in a private network."""
     if rules.why == PRIVATE_ADDRESS:
-        return Permit(delay_s=delay_s, refusal=PRIVATE_ADDRESS_REASON)
+        metadata = refused_proxy_host(url, allow_private=True)
+        return Permit(delay_s=delay_s, refusal=METADATA_ADDRESS_REASON if metadata else PRIVATE_ADDRESS_REASON)
     reason = f" ({rules.why})" if rules.why else ""
     return Permit(delay_s=delay_s, retry_at=rules.expires_at, refusal=f"robots.txt can't be read{reason}")
 
