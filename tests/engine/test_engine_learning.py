@@ -91,22 +91,23 @@ def test_judge_on_disk_is_the_one_in_memory_when_a_crawl_ends_without_a_word(tmp
     assert rows(tmp_path / "c", "SELECT count(*) FROM snapshot WHERE name = 'judge'")[0][0] <= 1
 
 
-def test_committee_hears_what_words_are_worth_on_pages_also_when_resumed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("feature", ["words at it", "meaning learned"])
+def test_committee_hears_what_words_are_worth_on_pages_also_when_resumed(tmp_path: Path, feature: str) -> None:
     with served(SmallWeb(mixed_web(30))) as server:
         # Both sides of the web in turns, at most one page of each per commit: most links are still queued at the end.
         tree = learning_tree(server, engine={"batch": 1, "connections": 2}, frontier={"per_host": 1})
         before = crawl_and_stop_dead(tmp_path / "c", tree, 40)
         again = crawl_and_stop_dead(tmp_path / "c", tree, 0)
-    result, told_again = values_of_words(before), values_of_words(again)
+    result, told_again = values_of_words(before, feature), values_of_words(again, feature)
     assert len(result) > 10
     assert any(result.values())
     assert told_again == result
 
 
-def values_of_words(committer: BatchCommitter) -> dict[int, float]:
-    """What the words at each queued link are worth, by all that the judge knows."""
+def values_of_words(committer: BatchCommitter, feature: str) -> dict[int, float]:
+    """What the words at each queued link, or words of its meaning, are worth, by all that the judge knows."""
     list(committer._link_scorer.rescored())
-    queue, at = memory_of(committer).committee.pool, FEATURE_NAMES.index("words at it")
+    queue, at = memory_of(committer).committee.pool, FEATURE_NAMES.index(feature)
     return {key: float(queue.rows["dense"][row, at]) for key, row in queue.row_of.items()}
 
 

@@ -123,6 +123,20 @@ def test_link_has_the_meaning_of_its_anchor_or_of_the_last_part_of_its_url() -> 
     assert again == rows
 
 
+def test_words_that_no_page_had_are_worth_what_similar_words_are_worth() -> None:
+    vocabulary = Vocabulary(normalizer="none")
+    vectors = load_word_vectors(vocabulary)
+    meanings = LinkMeanings(vectors, EvolvingTopic(table_from_weights({"bird": 1.0})), flat_idf, UrlTerms(vocabulary))
+    birds = "sparrow eagle owl pigeon goose duck swan parrot hawk falcon crow raven gull penguin ostrich turkey chicken"
+    rails = "train railway station locomotive wagon freight rail passenger express platform metro tram subway bus route"
+    good, bad = vocabulary.terms(4 * (birds + " ")), vocabulary.terms(4 * (rails + " "))
+    direction = meanings.word_direction(np.array(good + bad), np.array([2.0] * len(good) + [-2.0] * len(bad)))
+    assert direction is not None
+    stork, ferry = (vectors.mean(np.array(vocabulary.terms(word), dtype=np.uint32)) for word in ("stork", "ferry"))
+    assert stork @ direction > 0.3 > -0.3 > ferry @ direction
+    assert meanings.word_direction(np.array(good[:9]), np.ones(9)) is None
+
+
 @pytest.mark.parametrize("wanted", [True, False])
 def test_meaning_can_be_left_out(tmp_path: Path, wanted: bool) -> None:
     answers = {SITE + "0": html(SITE + "0", "<html><body><p>Birds: <a href='/1'>sparrow</a></p></body></html>")}

@@ -167,7 +167,12 @@ class CommitteeLinkScorer(StaticLinkScorer):
         """Pass on the judge's term weights if it has learnt since the last time."""
         if self._judge is not None and self._judge.version != self._judge_version:
             self._judge_version = self._judge.version
-            self._committee.update_word_values(*self._judge.term_weights)
+            terms, weights = self._judge.term_weights
+            self._committee.update_word_values(terms, weights)
+            meanings = self._ranker.meanings
+            direction = meanings.word_direction(terms, weights) if meanings is not None else None
+            if direction is not None:
+                self._committee.update_meaning_direction(direction)
 
 
 def committee_link_scorer(context: LinkScorerContext) -> LinkScorer:

@@ -120,7 +120,7 @@ class Committee(CommitteeScoring):
             examples += self._credit.credit_parents([page for page in pages[at].tolist() if page], visit.reward)
             if visit.is_page:
                 self._credit.add_visit(_page_hash(visit.key), example)
-        self.learn_meanings(queue["meaning"].take(rows, axis=0), words, dense, rewards)
+        self.learn_meanings(rows, dense, rewards)
         self._train(examples)
         self._sibling_groups.add(queue["groups"].take(rows, axis=0), rewards)
         self._tables["page"].add(pages, rewards)
@@ -175,11 +175,11 @@ class Committee(CommitteeScoring):
         self._sibling_groups.correct(queue["groups"][row, :used], change)
         self._tables["page"].correct(queue["pages"][row, :used], change)
         self._tables["tag path"].correct(queue["path"][row : row + 1], change)
-        example = LinkExample(queue["words"][row].copy(), self.dense_features(np.array([row]))[0], visit.reward)
-        meaning = queue["meaning"][row : row + 1].copy()
+        where = np.array([row])
+        example = LinkExample(queue["words"][row].copy(), self.dense_features(where)[0], visit.reward)
+        self.learn_meanings(where, example.dense[None], np.array([visit.reward]), LABEL_REPEATS)
         self.pool.drop(visit.key)
         for _ in range(LABEL_REPEATS):
-            self.learn_meanings(meaning, example.words[None], example.dense[None], np.array([visit.reward]))
             self._train([example])
 
     def load_link(self, key: int, host: str, features: bytes, pages: Sequence[SourcePage]) -> int:
@@ -298,6 +298,7 @@ class Committee(CommitteeScoring):
         rows["contexts"][each] = after
         dense[:, FEATURE_INDEX["found"]] = _parent_count_feature(after)
         rows["dense"][each] = dense
+        self.refresh_meaning_values(each)
 
     def rescored(self) -> list[tuple[str, int, float]]:
         """Queued links whose score changed enough to matter, as (host, key, new score)."""
@@ -342,8 +343,7 @@ class Committee(CommitteeScoring):
 
 
 def _parent_count_feature(contexts: NDArray[np.int16]) -> NDArray[np.float64]:
-    often: NDArray[np.float64] = np.log1p(contexts) * 0.5
-    return often
+    return np.asarray(np.log1p(contexts) * 0.5, dtype=np.float64)
 
 
 def _page_hash(key: int) -> int:

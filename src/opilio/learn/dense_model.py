@@ -149,7 +149,7 @@ class TrialModel:
             self.full.restore(self.base.snapshot())
             self.full.weights[self._trial_features] = self.full.prior[self._trial_features]
         if self._trial_active:
-            lost, kept = (_log_losses(rows @ m.weights + offsets, labels) for m in (self.base, self.full))
+            lost, kept = (log_losses(rows @ m.weights + offsets, labels) for m in (self.base, self.full))
             for gain in (lost - kept).tolist():
                 self.lead = LEAD_DECAY * self.lead + gain
             self.full.learn(rows, labels, offsets)
@@ -184,7 +184,7 @@ def _zero_features(rows: Matrix, places: NDArray[np.int64]) -> Matrix:
     return kept
 
 
-def _log_losses(logits: Matrix, labels: Matrix) -> Matrix:
+def log_losses(logits: Matrix, labels: Matrix) -> Matrix:
     """The log loss of each example."""
     bounded = np.clip(logits, -MAX_LOGIT, MAX_LOGIT)
     losses: Matrix = np.logaddexp(0.0, bounded) - np.clip(labels, 0.0, 1.0) * bounded
@@ -209,13 +209,13 @@ _LINK_PRIORS = {
     "S3": 0.0,  # the topic score of S3-17 without the parents; 0 if not computed
     "genre": 0.5,  # genre words at the link (S3-23); 0 if no genre is wanted
     "S1": 1.0,  # the probability from a trained S1 learner; 0 without one
-    "meaning": 0.0,  # similarity of its meaning to the topic
+    "meaning": 0.0,  # similarity of its meaning to the topic; for the model of meanings
 }
 # Features that the crawl learns.
 _CRAWL_PRIORS = {
     "words at it": 0.5,  # word values of URL and anchor
     "words around": 0.0,  # word values of the context and the heading above
-    "meaning learned": 1.0,  # log-odds of links with a similar meaning
+    "meaning learned": 0.0,  # what words of its meaning are worth; for the model of meanings
     "found": 0.5,  # how many pages link to it
     "relevant parents": 0.5,
     "tunnel": -0.3,
@@ -232,6 +232,8 @@ PRIOR_WEIGHTS = {"bias": -2.2, **_LINK_PRIORS, **_CRAWL_PRIORS}
 PRIOR_STRENGTHS = {"T-Graph": 10.0, "similarity": 10.0, "layer": 10.0}
 # These help on one web and mislead on another: see `TrialModel`.
 TRIAL_FEATURES = ("galaxy", "T-Graph", "similarity", "layer")
+# These are not features of the dense model, but of `MeaningModel`.
+MEANING_FEATURES = ("meaning", "meaning learned")
 FEATURE_NAMES = tuple(PRIOR_WEIGHTS)
 FEATURE_INDEX = {name: place for place, name in enumerate(FEATURE_NAMES)}
 LINK_FEATURE_SLICE = slice(1, 1 + len(_LINK_PRIORS))

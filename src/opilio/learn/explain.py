@@ -13,7 +13,7 @@ import numpy as np
 
 from opilio.core.protocols import FeatureEffect, LinkExplanation, SiblingSuccess
 from opilio.learn.committee import Committee
-from opilio.learn.dense_model import FEATURE_NAMES
+from opilio.learn.dense_model import FEATURE_NAMES, MEANING_FEATURES
 from opilio.learn.link_pool import MAX_CONTEXTS
 
 UNKNOWN_WORDS = "words that can't be read back"
@@ -27,7 +27,9 @@ def explain_link(committee: Committee, row: int, names: Mapping[int, str]) -> Li
     parts = [
         FeatureEffect(name, value, weight, value * weight)
         for name, value, weight in zip(FEATURE_NAMES, dense.tolist(), weights.tolist(), strict=True)
+        if name not in MEANING_FEATURES
     ]
+    parts += committee.meaning_effects(row)
     words = rows["words"][row][rows["words"][row] > 0]
     effects = committee.words.weights[words] / np.sqrt(max(1, len(words)))
     by_name: dict[str, float] = {}

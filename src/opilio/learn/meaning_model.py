@@ -1,49 +1,119 @@
-"""Which meanings lead to relevant pages: an online logistic regression of rewards on the vectors of links.
+"""Which meanings lead to relevant pages: a correction of the other features' log-odds, used as far as it predicts well.
 
-It generalises where words do not: after links to "Heron" and "Kingfisher" were worth a visit, "Egret" is too. It learns
-what the other features of the links left unexplained, and starts with weights of 0: before it has learned, and for a
-link without a known word, it says nothing.
+It generalises where words do not: after links to "Heron" and "Kingfisher" were worth a visit, "Egret" is too. An online
+logistic regression learns from the vectors of fetched links, and from one value per link: how near it is to the topic
+at first, and what words of its meaning are worth on fetched pages once the judge knows words.
+
+Meaning helps on one web and misleads on another. So two experts are compared on every fetched link before it is
+learned: the other features alone, and the same with the correction. Only the weight of the second one is added; it is
+its probability of being the better one, given how well both have predicted.
 """
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.learn.dense_model import DenseModel
+from opilio.learn.dense_model import DenseModel, log_losses
+from opilio.learn.logistic import logistic, sigmoid
 from opilio.text.word_vectors import BYTE_SCALE, DIMENSIONS
 
-STRENGTH = 3.0  # of the prior that holds every weight at 0, in examples (docs/lab/meaning.md)
-MAX_LOGIT = 3.0
+# Chosen on the development topics of one web (docs/lab/meaning.md).
+VECTOR_STRENGTH, VALUE_STRENGTH, BIAS_STRENGTH = 2.0, 1.0, 0.3  # of the priors, in examples
+VALUE_WEIGHT = 1.0  # prior weight of the value
+MAX_CORRECTION = 4.0
+# Log-odds that the correction is better, before anything was predicted and per nat of a better prediction. Rewards are
+# probabilities, so a prediction gains less than it would with certain labels.
+PRIOR_TRUST, TRUST_PER_NAT = -2.0, 3.0
+MAX_LEAD = 2.0  # nats: an expert that was better for long can still be overtaken
+MEAN_PRIOR = 3.0  # links with a value of 0 in the mean value
 Bytes = NDArray[np.int8]
 Column = NDArray[np.float64]
+Values = NDArray[np.floating]
+
+
+class _MeaningState(msgspec.Struct, array_like=True):
+    dimensions: int
+    model: bytes
+    lead: float
+    total: float
+    links: int
 
 
 class MeaningModel:
-    """Predicts by how many log-odds a link is better than its other features say; 0 for a link without a known word."""
+    """Predicts by how many log-odds a link is better than its other features say; 0 for a link without a known word.
 
-    def __init__(self, strength: float = STRENGTH) -> None:
+    `offsets` are always the log-odds by the other features.
+    """
+
+    def __init__(self) -> None:
+        prior = np.concatenate((np.zeros(DIMENSIONS), [VALUE_WEIGHT, 0.0]))
+        strengths = np.concatenate((np.full(DIMENSIONS, VECTOR_STRENGTH), [VALUE_STRENGTH, BIAS_STRENGTH]))
         # Weights move little from one fit to the next, so one step of Newton's method is enough.
-        self._model = DenseModel(np.zeros(DIMENSIONS), strength, steps=1)
+        self._model = DenseModel(prior, strengths, steps=1)
+        self._lead = 0.0
+        self._total = 0.0
+        self._links = 0
 
-    def predict(self, vectors: Bytes) -> Column:
-        """The log-odds of each link, bounded."""
-        if not self._model.seen:
-            return np.zeros(len(vectors))
-        products = vectors.astype(np.float32) @ (self._model.weights / BYTE_SCALE).astype(np.float32)
-        bounded: Column = np.clip(products.astype(np.float64), -MAX_LOGIT, MAX_LOGIT)
-        return bounded
+    @property
+    def trust(self) -> float:
+        """The weight of the correction, from 0 to 1."""
+        return logistic(PRIOR_TRUST + TRUST_PER_NAT * self._lead)
 
-    def learn(self, vectors: Bytes, rewards: Column, offsets: Column) -> None:
-        """Learn the rewards of links; `offsets` are the log-odds by their other features."""
+    def predict(self, vectors: Bytes, values: Values, offsets: Column) -> Column:
+        """The log-odds to add for each link."""
+        return self.trust * self._corrections(vectors, values, offsets)
+
+    def parts(self, vector: Bytes, value: Values, offset: Column) -> tuple[float, float]:
+        """What vector and value contribute to the prediction of one link."""
+        (by_vector,), (by_value,) = self._parts(vector, value)
+        total = float(by_vector + by_value)
+        scale = float(self.predict(vector, value, offset)[0]) / total if total else 0.0
+        return scale * float(by_vector), scale * float(by_value)
+
+    def compare(self, vectors: Bytes, values: Values, rewards: Column, offsets: Column) -> None:
+        """Compare both experts on links that were not learned yet. Both have the bias, which is no merit of meaning."""
+        corrections = self._corrections(vectors, values, offsets)
+        without = offsets + self._model.weights[-1]
+        gain = log_losses(without, rewards) - log_losses(without + corrections, rewards)
+        self._lead = float(np.clip(self._lead + gain.sum(), -MAX_LEAD, MAX_LEAD))
+
+    def learn(self, vectors: Bytes, values: Values, rewards: Column, offsets: Column) -> None:
+        """Learn the rewards of links."""
         known = vectors.any(axis=1)
         if known.any():
-            self._model.learn(vectors[known] / BYTE_SCALE, rewards[known], offsets[known])
+            rows = np.column_stack((vectors[known] / BYTE_SCALE, values[known] - self._mean, np.ones(known.sum())))
+            self._model.learn(rows, rewards[known], offsets[known])
+            self._total += float(values[known].sum())
+            self._links += int(known.sum())
+
+    @property
+    def _mean(self) -> float:
+        """The mean value of learned links: a value says something only in comparison with it."""
+        return self._total / (self._links + MEAN_PRIOR)
+
+    def _corrections(self, vectors: Bytes, values: Values, offsets: Column) -> Column:
+        by_vector, by_value = self._parts(vectors, values)
+        bounded: Column = np.clip(by_vector + by_value, -MAX_CORRECTION, MAX_CORRECTION)
+        # If the other features are sure of a link, its meaning counts less.
+        return bounded * np.minimum(1.0, 2.0 * sigmoid(-offsets))
+
+    def _parts(self, vectors: Bytes, values: Values) -> tuple[Column, Column]:
+        weights = self._model.weights
+        by_vector = vectors.astype(np.float32) @ (weights[:DIMENSIONS] / BYTE_SCALE).astype(np.float32)
+        by_value = (values - self._mean) * weights[DIMENSIONS] * vectors.any(axis=1)
+        return by_vector.astype(np.float64), by_value.astype(np.float64)
 
     def snapshot(self) -> bytes:
-        return msgspec.msgpack.encode((DIMENSIONS, self._model.snapshot()))
+        return msgspec.msgpack.encode(
+            _MeaningState(DIMENSIONS, self._model.snapshot(), self._lead, self._total, self._links)
+        )
 
     def restore(self, state: bytes) -> None:
         """Continue from a snapshot; one of another version, or of a table with other dimensions, is ignored."""
-        dimensions, *model = msgspec.msgpack.decode(state)
-        if dimensions == DIMENSIONS and len(model) == 1:
-            self._model.restore(model[0])
+        try:
+            kept = msgspec.msgpack.decode(state, type=_MeaningState)
+        except msgspec.ValidationError:
+            return
+        if kept.dimensions == DIMENSIONS:
+            self._model.restore(kept.model)
+            self._lead, self._total, self._links = kept.lead, kept.total, kept.links

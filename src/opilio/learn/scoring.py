@@ -10,9 +10,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from opilio.core.protocols import FeatureEffect
 from opilio.learn.dense_model import (
     FEATURE_INDEX,
     FEATURE_NAMES,
+    MEANING_FEATURES,
     PRIOR_STRENGTHS,
     PRIOR_WEIGHTS,
     TRIAL_FEATURES,
@@ -22,9 +24,13 @@ from opilio.learn.link_pool import FetchedFilter, LinkPool, RowIndices
 from opilio.learn.logistic import sigmoid
 from opilio.learn.meaning_model import MeaningModel
 from opilio.learn.success_rates import DelayedCredit, SuccessRates
-from opilio.learn.word_model import CONTEXT_WORDS, LINK_WORDS, WordIndices, WordModel, WordValues
+from opilio.learn.word_model import CONTEXT_WORDS, LINK_WORDS, WordModel, WordValues
+from opilio.text.word_vectors import BYTE_SCALE
 
 TABLE_BITS = 18
+TOPIC_SCALE = 1.5  # of the similarity to the topic, while the values of words are not known
+MAX_MEANING_VALUE = 2.0
+_TOPIC_MEANING, _MEANING_VALUE = (FEATURE_INDEX[name] for name in MEANING_FEATURES)
 
 
 class _CommitteeState(msgspec.Struct, array_like=True):
@@ -51,12 +57,12 @@ class CommitteeModels:
         self._sibling_groups = SuccessRates(TABLE_BITS + 2)
         self._credit = DelayedCredit(credit)
         self._fetched = FetchedFilter()
-        self._meaning = MeaningModel()
+        self.meaning = MeaningModel()
 
     def snapshot(self) -> bytes:
         """Everything learned, without the links in the pool: the frontier stores those."""
         tables = {name: table.snapshot() for name, table in self._tables.items()}
-        rest = (part.snapshot() for part in (self._sibling_groups, self._credit, self._fetched, self._meaning))
+        rest = (part.snapshot() for part in (self._sibling_groups, self._credit, self._fetched, self.meaning))
         return msgspec.msgpack.encode(
             _CommitteeState(self._names, self.dense.snapshot(), self.words.snapshot(), tables, *rest)
         )
@@ -64,7 +70,7 @@ class CommitteeModels:
     def transferable_state(self) -> bytes:
         """The part that another crawl can start from: weights of features and words, nothing about hosts and pages."""
         models = self.dense.snapshot(), self.words.snapshot()
-        return msgspec.msgpack.encode(_CommitteeState(self._names, *models, meaning=self._meaning.snapshot()))
+        return msgspec.msgpack.encode(_CommitteeState(self._names, *models, meaning=self.meaning.snapshot()))
 
     def restore(self, state: bytes) -> None:
         """Continue from a snapshot or transferable state; new features start with their prior weights."""
@@ -75,7 +81,7 @@ class CommitteeModels:
         for name in kept.tables.keys() & self._tables.keys():
             self._tables[name].restore(kept.tables[name])
         if kept.meaning:
-            self._meaning.restore(kept.meaning)
+            self.meaning.restore(kept.meaning)
         if kept.groups:
             self._sibling_groups.restore(kept.groups)
             self._fetched.restore(kept.done)
@@ -112,8 +118,10 @@ class CommitteeScoring(CommitteeModels):
         self.options = options
         super().__init__(PRIOR_WEIGHTS, ("tag path", "prefix", "page", "alive", "all"), options.credit)
         self.pool = LinkPool(options.capacity, len(FEATURE_NAMES))
-        self._disabled_features = [FEATURE_INDEX[name] for name in options.without]
+        self._disabled_features = [FEATURE_INDEX[name] for name in (*options.without, *MEANING_FEATURES)]
         self._word_values = WordValues()
+        # Direction of the words that are worth much; None: not known yet.
+        self._meaning_direction: NDArray[np.float32] | None = None
 
     @property
     def visits_learned(self) -> int:
@@ -128,15 +136,13 @@ class CommitteeScoring(CommitteeModels):
     def dense_features(self, row_indices: RowIndices) -> NDArray[np.float64]:
         """The dense features, with the current success rates."""
         dense = self._all_dense_features(row_indices)
-        if self._disabled_features:
-            dense[:, self._disabled_features] = 0.0
+        dense[:, self._disabled_features] = 0.0
         return dense
 
     def _all_dense_features(self, row_indices: RowIndices) -> NDArray[np.float64]:
         rows = self.pool.rows
         dense = rows["dense"].take(row_indices, axis=0).astype(np.float64)
         dense[:, FEATURE_INDEX["tunnel"]] = np.minimum(dense[:, FEATURE_INDEX["tunnel"]], 4.0) * 0.25
-        dense[:, FEATURE_INDEX["meaning learned"]] = self._meaning.predict(rows["meaning"].take(row_indices, axis=0))
         if not self.options.statistics:
             return dense
         base, tables = self.base_rate, self._tables
@@ -155,14 +161,59 @@ class CommitteeScoring(CommitteeModels):
             )
         return dense
 
+    def logits(self, row_indices: RowIndices) -> NDArray[np.float64]:
+        """The log-odds of links, with their meanings."""
+        without = self._logits_without_meaning(row_indices)
+        vectors = self.pool.rows["meaning"].take(row_indices, axis=0)
+        if not vectors.any():
+            return without
+        return without + self.meaning.predict(vectors, self.pool.rows["dense"][row_indices, _MEANING_VALUE], without)
+
+    def _logits_without_meaning(self, row_indices: RowIndices) -> NDArray[np.float64]:
+        return self.pool.word_logits[row_indices] + self.dense.logits(self.dense_features(row_indices))
+
+    def meaning_effects(self, row: int) -> list[FeatureEffect]:
+        """The contributions of a link's meaning: its value, and links of a similar meaning."""
+        vectors, dense = self.pool.rows["meaning"][row : row + 1], self.pool.rows["dense"]
+        without = self._logits_without_meaning(np.array([row]))
+        by_vector, by_value = self.meaning.parts(vectors, dense[row : row + 1, _MEANING_VALUE], without)
+        similarity, trust = float(dense[row, _TOPIC_MEANING]), self.meaning.trust
+        return [
+            FeatureEffect("meaning", similarity, by_value / similarity if similarity else 0.0, by_value),
+            FeatureEffect("meaning learned", by_vector / trust, trust, by_vector),
+        ]
+
     def learn_meanings(
-        self, vectors: NDArray[np.int8], words: WordIndices, dense: NDArray[np.float64], rewards: NDArray[np.float64]
+        self, row_indices: RowIndices, dense: NDArray[np.float64], rewards: NDArray[np.float64], repeats: int = 0
     ) -> None:
-        """Train the model of meanings with what the other features of fetched links left unexplained."""
-        if vectors.any():
-            others = dense.copy()
-            others[:, FEATURE_INDEX["meaning learned"]] = 0.0
-            self._meaning.learn(vectors, rewards, self.words.logits(words) + self.dense.logits(others))
+        """Train the model of meanings with what the other features of fetched links left unexplained.
+
+        An example that is repeated, such as a label of the user, is not predicted before.
+        """
+        rows = self.pool.rows
+        vectors = rows["meaning"].take(row_indices, axis=0)
+        if not vectors.any():
+            return
+        values = rows["dense"][row_indices, _MEANING_VALUE].astype(np.float64)
+        offsets = self.words.logits(rows["words"].take(row_indices, axis=0)) + self.dense.logits(dense)
+        if not repeats:
+            self.meaning.compare(vectors, values, rewards, offsets)
+        for _ in range(max(1, repeats)):
+            self.meaning.learn(vectors, values, rewards, offsets)
+
+    def update_meaning_direction(self, direction: NDArray[np.float32]) -> None:
+        """Update the direction of the words that are worth much on fetched pages."""
+        self._meaning_direction = direction
+        self.refresh_meaning_values(self.pool.used_rows)
+
+    def refresh_meaning_values(self, row_indices: RowIndices) -> None:
+        """Refresh the values of the meanings of rows. They are stored like the values of words."""
+        rows, direction = self.pool.rows, self._meaning_direction
+        if direction is None:
+            values = TOPIC_SCALE * rows["dense"][row_indices, _TOPIC_MEANING]
+        else:
+            values = rows["meaning"].take(row_indices, axis=0).astype(np.float32) @ (direction / np.float32(BYTE_SCALE))
+        rows["dense"][row_indices, _MEANING_VALUE] = np.clip(values, -MAX_MEANING_VALUE, MAX_MEANING_VALUE)
 
     def update_word_values(self, terms: NDArray[np.int64], values: NDArray[np.float64]) -> None:
         """Update the values of words on pages."""
@@ -182,7 +233,7 @@ class CommitteeScoring(CommitteeModels):
     def scores(self, row_indices: RowIndices) -> NDArray[np.float64]:
         """The probability that each link leads to a relevant page, plus a bonus for unknown places."""
         rows, options = self.pool.rows, self.options
-        chance = sigmoid(self.pool.word_logits[row_indices] + self.dense.logits(self.dense_features(row_indices)))
+        chance = sigmoid(self.logits(row_indices))
         if options.statistics:
             chance = chance * self._alive_probability(row_indices)
         if options.explore:

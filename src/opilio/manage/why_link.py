@@ -34,7 +34,7 @@ FEATURE_DESCRIPTIONS = {
     "query": "its URL has a query",
     "words at it": "what its words are worth on pages",
     "words around": "what the words around it are worth on pages",
-    "meaning": "the similarity of its meaning to the topic",
+    "meaning": "what words of its meaning are worth on pages; similarity to the topic",
     "meaning learned": "links of a similar meaning",
     "found": "how many pages link to it",
     "relevant parents": "how many relevant pages link to it",

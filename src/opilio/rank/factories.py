@@ -6,7 +6,7 @@ from opilio.core.errors import ConfigError
 from opilio.core.protocols import Ranker
 from opilio.core.registry import COMMITTEE_MEMBERS, load_plugin
 from opilio.core.settings import Amount, Count, Share
-from opilio.learn.dense_model import FEATURE_NAMES
+from opilio.learn.dense_model import FEATURE_NAMES, MEANING_FEATURES
 from opilio.learn.scoring import CommitteeOptions
 from opilio.rank.baselines import BreadthRanker, FishRanker, ParentRanker, SharkRanker
 from opilio.rank.committee import CommitteeMember, CommitteeRanker, LinkWords, MemberKind
@@ -92,7 +92,7 @@ def committee_ranker(
     without: tuple[str, ...] = (),
     galaxy: bool = False,
     hints: bool = False,
-    meaning: bool = False,
+    meaning: bool = True,
     tswt: bool = False,
     trained: str = "",
     graph: str = "",
@@ -110,8 +110,9 @@ def committee_ranker(
         rescore=rescore,
         without=without,
     )
-    if unknown := set(without) - set(FEATURE_NAMES):
-        raise ConfigError(f"rank.without: unknown feature '{min(unknown)}'; known: {', '.join(FEATURE_NAMES)}")
+    names = [name for name in FEATURE_NAMES if name not in MEANING_FEATURES]
+    if unknown := set(without) - set(names):
+        raise ConfigError(f"rank.without: unknown feature '{min(unknown)}'; known: {', '.join(names)}")
     topic, url_terms = context.evolving_topic, context.url_terms.terms_batch
     ranker = CommitteeRanker(topic, LinkWords(context.vocabulary, url_terms), tunnel_depth, options)
     if meaning:

@@ -22,6 +22,8 @@ from opilio.topic.page_terms import Idf
 _URL_CACHE_SIZE = 1 << 14
 _ANCHOR_CACHE_SIZE = 1 << 14  # anchors of the last few hundred pages, about 200 bytes each
 MAX_ANCHOR_TERMS = 32  # the rest of a longer anchor does not count
+MIN_DIRECTION_TERMS = 50
+DIRECTION_RIDGE = 30.0  # words
 _NOTHING = bytes(DIMENSIONS)
 
 
@@ -41,18 +43,20 @@ class LinkMeanings:
     def vectors(self, links: Sequence[Link], texts: LinkTexts) -> NDArray[np.int8]:
         """One vector per link as bytes; zeros if no word is known."""
         terms, size = texts.page_terms.tobytes(), texts.page_terms.itemsize
-        spans = [(start, min(end, start + MAX_ANCHOR_TERMS)) for start, end in texts.anchors.tolist()]
-        anchors = [terms[size * start : size * end] for start, end in spans]
+        starts, ends = texts.anchors.T
+        spans = zip(
+            (starts * size).tolist(), (np.minimum(ends, starts + MAX_ANCHOR_TERMS) * size).tolist(), strict=True
+        )
+        anchors = [terms[start:end] for start, end in spans]
         known = self._anchor_vectors
         if unknown := [anchor for anchor in dict.fromkeys(anchors) if anchor not in known]:
             self._add_anchors(unknown, texts.page_terms.dtype)
         found = [known[anchor] for anchor in anchors]
         evict_oldest(known, _ANCHOR_CACHE_SIZE)
-        rows = [
-            self._url_vector(link.url) if vector == _NOTHING else vector
-            for link, vector in zip(links, found, strict=True)
-        ]
-        return np.frombuffer(b"".join(rows), dtype=np.int8).reshape(-1, DIMENSIONS)
+        for at, vector in enumerate(found):
+            if vector == _NOTHING:
+                found[at] = self._url_vector(links[at].url)
+        return np.frombuffer(b"".join(found), dtype=np.int8).reshape(-1, DIMENSIONS)
 
     def similarities(self, vectors: NDArray[np.int8]) -> NDArray[np.float64]:
         """The similarity of each vector to the topic, from 0 to 1."""
@@ -66,6 +70,20 @@ class LinkMeanings:
         if self._direction is None or self._direction[0] is not table:
             self._direction = table, self._words.mean(table.terms, table.weights)
         return self._direction[1]
+
+    def word_direction(self, terms: NDArray[np.int64], values: NDArray[np.float64]) -> Vectors | None:
+        """The direction along which words gain value: a ridge regression of the values of terms on their vectors.
+
+        A word that no page had so far is worth what words of a similar meaning are worth. None for too few terms.
+        """
+        rows = self._words.rows(terms.astype(np.uint32))
+        known = np.flatnonzero(rows >= 0)
+        if len(known) < MIN_DIRECTION_TERMS:
+            return None
+        vectors = self._words.vectors(rows[known], np.ones(len(known))).astype(np.float64)
+        centered = values[known] - values[known].mean()
+        gram = vectors.T @ vectors + DIRECTION_RIDGE * np.eye(DIMENSIONS)
+        return np.linalg.solve(gram, vectors.T @ centered).astype(np.float32)
 
     def _add_anchors(self, anchors: Sequence[bytes], dtype: np.dtype[np.generic]) -> None:
         """Add the vectors of anchors: the sum of their distinct words, rare ones counting more, as a unit vector."""
