@@ -128,6 +128,53 @@ def test_host_that_the_user_boosted_is_never_given_up() -> None:
     assert run_into_trap(crawl) == 60
 
 
+def fetch_hosts(crawl: Crawl, name: str, count: int, hits: int) -> None:
+    """Fetch ten pages of each of some hosts; `hits` of them are relevant."""
+    for host in range(count):
+        start = f"http://{name}{host}.example/"
+        crawl.fetch(*(outcome(f"{start}{page}", relevant=page < hits, parent=start) for page in range(10)))
+
+
+def misses_until_given_up(crawl: Crawl, host: str) -> int:
+    before = len(crawl.patterns)
+    for page in range(100):
+        crawl.fetch(outcome(f"http://{host}/{page}", parent="http://seed.example/"))
+        if len(crawl.patterns) > before:
+            assert crawl.patterns[-1] == f"*://{host}/*"
+            return page + 1
+    return 100
+
+
+def test_host_that_begins_unlike_productive_hosts_is_given_up_early() -> None:
+    few, many = Crawl(), Crawl()
+    fetch_hosts(few, "good", 4, hits=6)
+    fetch_hosts(many, "good", 8, hits=6)
+    first = misses_until_given_up(many, "trap0.example")
+    assert first < misses_until_given_up(few, "trap0.example")
+    # After some traps the next one takes fewer fetches.
+    for number in range(1, 6):
+        last = misses_until_given_up(many, f"trap{number}.example")
+    assert 6 <= last < first
+
+
+def test_host_may_begin_as_other_hosts_did() -> None:
+    crawl, poor = Crawl(), Crawl()
+    fetch_hosts(crawl, "good", 8, hits=6)
+    fetch_hosts(poor, "good", 8, hits=1)
+    assert misses_until_given_up(poor, "new.example") > 2 * misses_until_given_up(crawl, "new.example")
+
+
+def test_admitted_host_begins_again() -> None:
+    crawl = Crawl(YieldLimits(retry_after=50))
+    fetch_hosts(crawl, "good", 8, hits=6)
+    crawl.frontier.add([lead(f"http://trap.example/{n}") for n in range(100)], 0.0)
+    misses = misses_until_given_up(crawl, "trap.example")
+    crawl.fetch_good(50)
+    crawl.fetch(outcome("http://trap.example/x", relevant=True))
+    assert crawl.monitor.given_up == []
+    assert misses_until_given_up(crawl, "trap.example") >= misses
+
+
 def given_up_crawl() -> Crawl:
     crawl = Crawl(YieldLimits(retry_after=50))
     crawl.fetch_good(40)

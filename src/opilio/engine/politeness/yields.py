@@ -4,7 +4,8 @@ Every fetch is counted for its places: its host, its first two directories, and 
 a hit if it brings a new relevant page; a place also gets credit for relevant pages elsewhere that it links or redirects
 to, so listings and hubs are not traps. For each place a CUSUM test compares two rates: half of what productive hosts
 yield at present, and a tenth of it. When the evidence for the lower one suffices, the place is given up: its queued
-URLs are dropped and new ones are refused. After some hundred fetches elsewhere its best URLs are tried again, and one
+URLs are dropped and new ones are refused. So is a host whose beginning promises little compared with those of
+productive hosts (`beginnings`). After some hundred fetches elsewhere its best URLs are tried again, and one
 hit admits all of them. Copies and soft 404s count double, and so do pages that repeat the words of the pages before.
 
 Memory is bounded, and an ordinary page costs a few microseconds.
@@ -22,6 +23,7 @@ from opilio.core.caches import evict_oldest
 from opilio.core.events import Event, TrapFound, TrapRetried
 from opilio.core.protocols import Frontier
 from opilio.core.records import SOFT_404, Outcome, url_key
+from opilio.engine.politeness.beginnings import Beginning, HostBeginnings
 
 WHOLE_HOST = ""
 _EVERYTHING = 1 << 30
@@ -41,6 +43,10 @@ class YieldLimits(msgspec.Struct, frozen=True, kw_only=True):
     # A crawl that has found nearly all pages has a low rate; a trap found then is still poor beside what it was before.
     best_share: float = 0.5  # of the highest reference rate so far
     min_tries: int = 20  # of a reference rate that may be the highest
+    hit_memory: float = 0.9  # of the hits of a host, per fetch: its yield may end
+    expected_share: float = 0.1  # of what productive hosts yield at first; a host with a lower expectation is given up
+    min_hosts: int = 5  # productive ones: fewer are no expectation for others
+    min_host_tries: int = 6  # of a host that is given up for its expectation
     barren_share: float = 0.03  # hits per fetch; a place that yielded more is never given up
     memory: float = 0.995  # of the reference rate, per fetch
     copy_weight: float = 2.0  # of a copy or soft 404, in ordinary misses
@@ -61,9 +67,12 @@ class _Place:
 
 
 class _HostYield:
-    __slots__ = ("places", "recent_terms")
+    __slots__ = ("beginning", "misses", "places", "recent_hits", "recent_terms")
 
     def __init__(self) -> None:
+        self.beginning = Beginning()
+        self.recent_hits = 0.0  # relevant pages there and elsewhere that it led to, decayed
+        self.misses = 0.0  # since it was admitted; copies count double
         self.places: dict[str, _Place] = {}
         self.recent_terms: deque[frozenset[int]] = deque(maxlen=4)  # of its last relevant pages
 
@@ -117,6 +126,7 @@ class YieldMonitor:
         self._pages: dict[int, tuple[str, list[str]]] = {}
         self._redirects: dict[int, tuple[str, list[str]]] = {}
         self._productive: set[str] = set()
+        self._beginnings = HostBeginnings()
         self._reference = [0.0, 0.0]  # hits and tries on productive hosts, decayed
         self._best_rate = 0.0  # the highest reference rate so far
         self._hits = self._fetches = 0
@@ -163,9 +173,13 @@ class YieldMonitor:
         copied = self._is_copy(outcome, site)
         hit = outcome.relevant and not copied
         self._update_reference(host, hit)
+        if outcome.lead.parent:
+            self._beginnings.add(site.beginning, hit)
         self._remember_source(outcome, host, places)
         if hit:
             self._credit(outcome, host, places)
+        site.recent_hits = site.recent_hits * self._limits.hit_memory + hit
+        site.misses += 0 if hit else self._limits.copy_weight if copied else 1
         known = site.places
         step = self._evidence_step(hit, copied)
         for name in places:
@@ -204,7 +218,15 @@ class YieldMonitor:
             place = site.places.get(name)
             if place is not None and place.evidence >= self._limits.evidence and self._is_barren(place):
                 return host, name
-        return None
+        return (host, WHOLE_HOST) if self._promises_little(site) else None
+
+    def _promises_little(self, site: _HostYield) -> bool:
+        """Is little expected of the next fetch, compared with what productive hosts yield at first?"""
+        limits, whole = self._limits, site.places[WHOLE_HOST]
+        if whole.tries < limits.min_host_tries or whole.hits > 1 or self._beginnings.hosts < limits.min_hosts:
+            return False
+        expected = self._beginnings.expected_rate(site.recent_hits, site.misses)
+        return expected < limits.expected_share * self._beginnings.mean_rate
 
     def _is_barren(self, place: _Place) -> bool:
         """Did it never yield much? Exhausted places that were productive do not count."""
@@ -251,6 +273,7 @@ class YieldMonitor:
             site = self._hosts.get(source[0]) if source is not None else None
             if source is None or site is None:
                 continue
+            site.recent_hits += source[0] != host
             for name in source[1]:
                 place = site.places.get(name)
                 if place is not None and (source[0] != host or name not in places):
@@ -264,6 +287,8 @@ class YieldMonitor:
             if name.startswith(wider) and wider != name:
                 site.places[wider].evidence = max(0.0, site.places[wider].evidence - poor.evidence)
         poor.evidence = 0.0
+        if poor.tries > site.places[WHOLE_HOST].tries / 2:
+            self._beginnings.set_barren(site.beginning, True)
         copies = f", {poor.copies} copies or soft 404s" if poor.copies else ""
         place = GivenUpPlace(host, name, "", retry_at=self._retry_time(0))
         counts = f"{poor.hits} of {poor.tries} fetches brought a new relevant page{copies}"
@@ -305,6 +330,9 @@ class YieldMonitor:
         del self._given_up[place.host][place.place]
         if not self._given_up[place.host]:
             del self._given_up[place.host]
+        site = self._host_yield(place.host)
+        site.misses = 0.0
+        self._beginnings.set_barren(site.beginning, False)
         keys = frontier.readmit(place.host, place.reason, _EVERYTHING, now)
         return TrapRetried(at=now, host=place.host, pattern=place.pattern, urls=len(keys))
 
