@@ -14,6 +14,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SEARXNG := .searxng
 PYWB := .pywb
+HTML5LIB := .html5lib
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 EXTRAS := lab,learn,parquet,lemmas,opinions,mcp,postgres,objects,documents,browser,signatures,selectolax
 TEST_EXTRAS := $(EXTRAS),docs,test
@@ -105,8 +106,17 @@ $(PYWB)/.installed: tests/manage/pywb_needs.txt
 	$(PYWB)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps -r $<
 	@touch $@
 
-# What the tests need beside .venv: servers, a browser, manuals.
-servers: $(SEARXNG)/.installed $(PYWB)/.installed
+# Trees that browsers build, for the tests of the parsers: only the source of html5lib has them. Its set-up needs an
+# older setuptools; recent versions of pip have a setting of their own for that.
+$(HTML5LIB)/trees: tests/parse/html5lib_build.txt | $(BIN)/python
+	@rm -rf $(HTML5LIB) && mkdir $(HTML5LIB)
+	@PIP_CONSTRAINT=$< PIP_BUILD_CONSTRAINT=$< $(PIP) download --quiet --no-deps --no-binary html5lib \
+		--dest $(HTML5LIB) html5lib==1.1 && tar -xzf $(HTML5LIB)/html5lib-1.1.tar.gz -C $(HTML5LIB) && \
+		mv $(HTML5LIB)/html5lib-1.1/html5lib/tests/testdata/tree-construction $@ || \
+		echo "the source of html5lib can't be prepared: the tests of trees will be skipped" >&2
+
+# What the tests need beside .venv: servers, a browser, trees, manuals.
+servers: $(SEARXNG)/.installed $(PYWB)/.installed $(HTML5LIB)/trees
 	@sh scripts/get_package.sh chromium chromium "the tests of the pages in a browser"
 	@sh scripts/get_package.sh initdb postgresql "the tests of collections in PostgreSQL"
 	@for name in python3-doc git-doc sqlite3-doc postgresql-doc-15 valgrind; do \
@@ -118,8 +128,8 @@ test:
 	@$(MAKE) --no-print-directory -j 3 lint check-files servers
 	@$(MAKE) --no-print-directory coverage
 	OPILIO_SEARXNG=$(CURDIR)/$(SEARXNG)/bin/python OPILIO_PYWB=$(CURDIR)/$(PYWB)/bin/python \
-		$(PYTEST) -n $$(($(JOBS) + 1)) -m "not ($(QUICK))"
+		OPILIO_HTML5LIB=$(CURDIR)/$(HTML5LIB)/trees $(PYTEST) -n $$(($(JOBS) + 1)) -m "not ($(QUICK))"
 
 clean:
-	rm -rf $(VENV) $(SEARXNG) $(PYWB) demo site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
+	rm -rf $(VENV) $(SEARXNG) $(PYWB) $(HTML5LIB) demo site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
 		.coverage
