@@ -64,7 +64,7 @@ class HostBeginnings:
         return (self._rates + _UNSEEN_RATE) / (self.hosts + 1)
 
     def expected_rate(self, hits: float, misses: float) -> float:
-        """What the next fetch of a host with so many hits and misses yields, in relevant pages."""
+        """What the next fetch of a host with these hits and misses yields, in relevant pages."""
         mean = self.mean_rate
         squares = (self._squares + _UNSEEN_RATE**2) / (self.hosts + 1)
         variance = max(_SMALLEST_VARIANCE, squares - mean * mean)
