@@ -182,3 +182,23 @@ def test_noun_of_another_language_counts_more_than_its_verb() -> None:
 
 def test_document_without_words_has_no_meaning() -> None:
     assert not any(page_vectors(IndexDocument(key=1, seq=1, url=HOST, host="a.example")))
+
+
+def test_word_is_as_rare_in_a_page_without_a_language(tmp_path: Path) -> None:
+    """Such pages are not stemmed: few contain `wrens` as a term of the index, but it is the word of all others."""
+    text = "In spring the wrens build nests of moss."
+    pages = [Sheet(url=f"{HOST}/{n}", title="A bird", text=text, language="en" if n else "") for n in range(9)]
+    made = Searcher([store(tmp_path / "wrens", pages)])
+    made.update_indexes()
+    scores = {round(hit.text_score, 3) for hit in made.search("wrens")}
+    assert len(scores) == 1
+
+
+def test_words_that_pages_contain_are_not_another_language(tmp_path: Path) -> None:
+    """In Dutch, `in` and `men` are stop words."""
+    pages = [Sheet(url=f"{HOST}/{n}", title="Film", text="The actor of Twelve Angry Men.") for n in range(3)]
+    searcher = Searcher([store(tmp_path / "films", pages)])
+    searcher.update_indexes()
+    for query, foreign in (("actor in twelve angry men", False), ("men eet in Nederland kaas", True)):
+        search = Search(searcher._open(), SearchRequest(query=query), FieldWeights(), RankingWeights())
+        assert search._foreign is foreign

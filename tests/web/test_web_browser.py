@@ -215,8 +215,34 @@ def test_header_of_a_phone_is_one_row(browser: Browser, client: Client) -> None:
         heights = page.locator(".sub-nav").evaluate_all("all => all.map(e => e.clientHeight)")
         assert len(heights) == 2
         assert max(heights) < 60
+        # All groups of pages fit beside each other, and the words of the header are in its middle.
+        inside = "e => e.scrollWidth <= e.clientWidth"
+        assert page.locator(".sub-nav").first.evaluate(inside)
+        middle = "e => { const box = e.getBoundingClientRect(); return (box.top + box.bottom) / 2; }"
+        places = [page.locator(name).evaluate(middle) for name in ("header.top", ".phone-search .icon", ".theme")]
+        assert max(places) - min(places) < 2
         page.locator(".phone-search").click()
         expect(page.locator("#big-find")).to_be_visible()
+
+
+def test_pages_just_fetched_are_beside_the_curve_or_below_it(browser: Browser, client: Client) -> None:
+    for width, beside in ((1200, True), (390, False)):
+        with tab(browser, client.base, viewport={"width": width, "height": 900}) as one:
+            page = one.go("/c/birds")
+            curve, stream = (page.locator(name).bounding_box() for name in (".chart >> visible=true", ".stream"))
+            assert curve is not None
+            assert stream is not None
+            assert (stream["y"] < curve["y"] + curve["height"]) is beside
+            assert page.locator(".log b").first.text_content() == "Crawl stopped"
+
+
+def test_labels_of_a_hit_follow_its_text_on_a_phone(browser: Browser, client: Client) -> None:
+    with tab(browser, client.base, **MODES["phone"]) as one:
+        hit = one.go("/search?q=wren").locator(".hit").first
+        tops = [hit.locator(name).bounding_box() for name in ("h2", ".snippet", ".judge")]
+        places = [box["y"] for box in tops if box is not None]
+        assert len(places) == 3
+        assert places == sorted(places)
 
 
 def test_counts_of_facets_stay_on_one_line(browser: Browser, fresh: Client) -> None:

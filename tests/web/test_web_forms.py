@@ -53,7 +53,7 @@ def test_collections_are_sorted_by_activity_pages_size_or_name(birds: Path, tmp_
         shown = client.get("/", Accept="text/html").text
     recent, first = ["ants", "birds"], ["birds", "ants"]
     assert names == {"activity": recent, "pages": first, "size": first, "name": recent}
-    assert "last active" in shown
+    assert "active just now" in shown
 
 
 def test_page_without_collections_offers_the_demo(tmp_path: Path) -> None:

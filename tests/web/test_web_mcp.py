@@ -33,6 +33,8 @@ from checks.small_webs import (
 )
 from opilio.core.errors import UsageError
 from opilio.core.settings import Tree
+from opilio.search.results import IndexProgress
+from opilio.web.collections import SearcherPool
 from opilio.web.mcp_server import build_mcp_server
 from opilio.web.mcp_tools import McpOptions, resource_uri
 
@@ -158,6 +160,19 @@ def test_page_that_denies_ai_input_is_found_but_not_read(birds: Path) -> None:
         assert "denies ai-input" in await refusal(client, "page", url=DENIED)
         with pytest.raises(MCPError, match="denies ai-input"):
             await client.read_resource(hit["resource"])
+
+    run(build_mcp_server([birds], McpOptions()), use)
+
+
+def test_search_says_that_pages_are_still_being_indexed(monkeypatch: pytest.MonkeyPatch, birds: Path) -> None:
+    waiting = IndexProgress(waiting=7)
+    monkeypatch.setattr(SearcherPool, "_refresh_one", lambda _, folder: waiting)
+
+    async def use(client: Client) -> None:
+        for tool in ("search", "passages"):
+            found = await call(client, tool, query="wren")
+            assert found["not_indexed_yet"] == 7
+            assert found["notes"] == ["7 pages are not indexed yet; search again in some seconds"]
 
     run(build_mcp_server([birds], McpOptions()), use)
 

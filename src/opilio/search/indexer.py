@@ -141,7 +141,7 @@ RECOMPUTE_GROWTH_FACTOR = 1.25
 
 
 def update_index(folder: Path, limit: int = 0) -> IndexProgress:
-    """Index new pages of a collection, at limit about `limit` (0: all). Cheap if nothing is new.
+    """Index new pages of a collection, at most about `limit` (0: all). Cheap if nothing is new.
 
     A damaged index is rebuilt; an index that can't be written stays as it is.
     """
@@ -188,7 +188,7 @@ def _update_locked(folder: Path, limit: int) -> IndexProgress:
 
 
 class IndexState(Enum):
-    """Where an index state."""
+    """How an index relates to its collection."""
 
     UP_TO_DATE = auto()
     BEHIND = auto()

@@ -88,17 +88,23 @@ def drop_stop_words(group: QueryGroup, languages: Sequence[str]) -> Sequence[tup
 def is_foreign(group: QueryGroup, languages: Sequence[str], is_rare: Callable[[str], bool]) -> bool:
     """True for a query in another language than the pages, by its stop words. `languages`: most frequent first.
 
-    One stop word is enough if its other words are on few pages. Pages without a language do not count, unless they are
-    the most frequent.
+    At least half of its other words must be on few pages: "men" is a stop word of Danish, but pages that contain the
+    other words of "actor in twelve angry men" are not Danish. If all are, one stop word is enough. Pages without a
+    language do not count, unless they are the most frequent.
 
     >>> words = "what is the wren".split()
     >>> asked = QueryGroup(kind="some", parts=tuple(("may", QueryTerm(text=word)) for word in words))
-    >>> [is_foreign(asked, known, lambda _: False) for known in (["de"], ["de", "en"], ["de", ""], ["", "de"])]
+    >>> [is_foreign(asked, known, lambda _: True) for known in (["de"], ["de", "en"], ["de", ""], ["", "de"])]
     [True, False, True, False]
+    >>> is_foreign(asked, ["de"], lambda _: False)
+    False
     """
     words = _plain_words(group)
     others = [word for word in words if not is_stop_word(word)]
-    spoken = _languages_of(words, 1 if others and all(map(is_rare, others)) else MIN_STOP_WORDS)
+    rare = sum(map(is_rare, others))
+    if 2 * rare < len(others):
+        return False
+    spoken = _languages_of(words, 1 if others and rare == len(others) else MIN_STOP_WORDS)
     stated = {language_code(language) for language in languages if language}
     known = bool(stated) and bool(languages[0]) and all(map(is_known_language, stated))
     return bool(spoken) and known and not stated & set(spoken)

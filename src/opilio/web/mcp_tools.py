@@ -107,6 +107,8 @@ class McpTools:
         folders, problems = self._collections.readable_folders(names)
         fresh = self._searchers.refresh(folders)
         problems = [*problems, *fresh.problems]
+        if fresh.pages_behind:
+            problems.append(f"{fresh.pages_behind} pages are not indexed yet; search again in some seconds")
         if not fresh.collections:
             raise UsageError("; ".join(problems) or "no collection is served")
         return self._searchers.searcher_for(fresh.collections), fresh.pages_behind, problems

@@ -136,6 +136,27 @@ def format_duration(seconds: float | None) -> str:
     return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{whole} s"
 
 
+def format_age(seconds: float) -> str:
+    """How long ago something was, in the largest unit.
+
+    >>> [format_age(seconds) for seconds in (20, 75, 7300, 90_000, 200_000)]
+    ['just now', '1 min ago', '2 h ago', '1 day ago', '2 days ago']
+    """
+    for unit, length in (("day", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length:
+            count = int(seconds / length)
+            return f"{count} {unit}{'s' if unit == 'day' and count > 1 else ''} ago"
+    return "just now"
+
+
+def event_name(kind: str) -> str:
+    """
+    >>> event_name("CrawlStopped")
+    'Crawl stopped'
+    """
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind).capitalize()
+
+
 def format_day(at: float) -> str:
     """
     >>> format_day(0.0), format_day(1794825244.0)
@@ -178,6 +199,8 @@ _FILTERS = {
     "pluralize": pluralize,
     "share": format_ratio,
     "size": size,
+    "event_name": event_name,
+    "format_age": format_age,
     "format_duration": format_duration,
     "format_day": format_day,
     "format_time": charts.format_time,

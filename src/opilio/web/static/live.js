@@ -33,7 +33,7 @@ function log(root, event) {
   const time = document.createElement("time");
   time.textContent = new Date(event.at * 1000).toISOString().slice(0, 19).replace("T", " ");
   const kind = document.createElement("b");
-  kind.textContent = event.kind;
+  kind.textContent = event.kind[0] + event.kind.slice(1).replace(/(?<=[a-z])[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
   const text = document.createElement("span");
   text.dir = "auto";
   text.textContent = event.text.slice(0, 240);
