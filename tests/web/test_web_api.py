@@ -376,7 +376,7 @@ def test_page_that_was_looked_at_often_shows_the_last_answers_first(own: Client,
     notes.close()
     shown = own.get(f"/c/birds/page?url={quote(SEED)}", Accept="text/html").text
     last, _, earlier = shown.partition("<summary>13 earlier</summary>")
-    assert (last.count("status 304"), earlier.count("status 304"), earlier.count("status 200")) == (8, 12, 1)
+    assert (last.count("HTTP 304"), earlier.count("HTTP 304"), earlier.count("HTTP 200")) == (8, 12, 1)
 
 
 def test_new_crawl_whose_example_is_gone_is_reported_on_the_form_and_leaves_nothing(tmp_path: Path) -> None:

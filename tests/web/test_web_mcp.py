@@ -166,7 +166,7 @@ def test_page_that_denies_ai_input_is_found_but_not_read(birds: Path) -> None:
 
 def test_search_says_that_pages_are_still_being_indexed(monkeypatch: pytest.MonkeyPatch, birds: Path) -> None:
     waiting = IndexProgress(waiting=7)
-    monkeypatch.setattr(SearcherPool, "_refresh_one", lambda _, folder: waiting)
+    monkeypatch.setattr(SearcherPool, "_refresh_one", lambda *_: waiting)
 
     async def use(client: Client) -> None:
         for tool in ("search", "passages"):

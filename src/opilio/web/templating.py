@@ -17,6 +17,7 @@ from opilio.core.files import pluralize
 from opilio.web import charts
 from opilio.web.auth import AccessPolicy
 from opilio.web.context import AppContext, PageRequest
+from opilio.web.sentences import failure_words
 from opilio.web.views import PageView
 
 # Control characters, and those that override or embed a writing direction or can't be seen (Unicode TR 36).
@@ -200,6 +201,7 @@ _FILTERS = {
     "share": format_ratio,
     "size": size,
     "event_name": event_name,
+    "failure_words": failure_words,
     "format_age": format_age,
     "format_duration": format_duration,
     "format_day": format_day,

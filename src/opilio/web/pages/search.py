@@ -5,10 +5,11 @@ from typing import Any
 import msgspec
 
 from opilio.core.errors import CollectionError, QueryError, UsageError
+from opilio.search.candidates import MAX_PAGE_SIZE
 from opilio.search.results import SORT_ORDERS, SearchFilters, SearchHit, SearchResults
 from opilio.web.context import AppContext, PageRequest, PageRoute
 from opilio.web.params import NOTE_PARAM, PAGE_PARAM, Param
-from opilio.web.templating import MAX_TIME, format_day, url_with_query
+from opilio.web.templating import MAX_TIME, format_day, url_of_format, url_with_query
 from opilio.web.views import PageView
 
 FACETS = {"hosts": "host", "languages": "language", "genres": "genre", "bands": "band", "subtopics": "subtopic"}
@@ -55,6 +56,7 @@ def show_search(context: AppContext, request: PageRequest) -> PageView:
         "_feeds": {
             form: url_with_query(f"/search.{form}", **_changed(values, _FEED_VALUES)) for form in ("atom", "rss")
         },
+        "_table": url_of_format(_search_url(values, page=1, size=MAX_PAGE_SIZE), "csv"),
         "again": _search_url(values, page=1, q=results.suggestion) if results.suggestion else "",
     }
     return PageView(template="search.html", data=data, title=values["q"] or "Search", table_key="hits")
@@ -200,7 +202,7 @@ SEARCH_PARAMS = (
     ),
     Param(name="sort", about="The order.", kind="choice", choices=SORT_ORDERS, default="best"),
     PAGE_PARAM,
-    Param(name="size", about="Results per page.", kind="integer", default=10, maximum=100),
+    Param(name="size", about="Results per page.", kind="integer", default=10, maximum=MAX_PAGE_SIZE),
     NOTE_PARAM,
 )
 _DEFAULTS = {param.name: param.default for param in SEARCH_PARAMS}
