@@ -151,6 +151,28 @@ def test_checksums_of_an_earlier_version_are_replaced(folder: Path) -> None:
     assert set(read_seal(folder) or {}) == {"crawl.db", "crawl.toml"}
 
 
+def test_checkpoint_of_a_crawl_during_the_check_is_no_damage(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A label or tag is checked while the crawl writes: its log was read before, the database after a checkpoint."""
+    crawling, checksums = Collection.open_for_writing(folder), seal._found_checksums
+    commits = iter(["UPDATE page SET title = title || '!'"])
+
+    def late(path: Path, stored: bytes, full_check_bytes: float) -> bytes:
+        for commit in commits if path.name == "crawl.db" else ():
+            with crawling.unit_of_work():
+                crawling.connection.execute(commit)
+            assert crawling.seal is not None
+            crawling.seal.checkpoint(crawling.connection)
+        return checksums(path, stored, full_check_bytes)
+
+    monkeypatch.setattr(seal, "_found_checksums", late)
+    seal.require_intact(folder)
+    assert next(commits, None) is None
+    crawling.close()
+    flip(folder / "crawl.db", 5 * PAGE + 7)
+    with pytest.raises(CollectionError, match="changed since it was written"):
+        seal.require_intact(folder)
+
+
 def test_checksums_are_written_when_the_last_checkpoint_fails(folder: Path) -> None:
     """SQLite writes the log into the database once more when it is closed, and then there is room again."""
     steps: list[str] = []

@@ -3,8 +3,8 @@
 import errno
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,6 +23,12 @@ def log_of(database: Path) -> Path:
     return database.with_name(f"{database.name}-wal")
 
 
+def has_log(database: Path) -> bool:
+    """Whether a database has a write-ahead log that is not empty."""
+    log = log_of(database)
+    return log.exists() and log.stat().st_size > 0
+
+
 def sqlite_uri(database: Path, *, readonly: bool = False) -> str:
     """The URI or path for SQLite.
 
@@ -30,10 +36,10 @@ def sqlite_uri(database: Path, *, readonly: bool = False) -> str:
     immutable. A reader does not change a log that it finds, even if it is the last to close the database: `verify`
     checks the log of a killed process, and the next writer uses it.
     """
-    has_log = log_of(database).exists()
+    log_exists = log_of(database).exists()
     if not os.access(database.parent, os.W_OK):
-        return str(database.absolute()) if has_log else f"{database.absolute().as_uri()}?immutable=1"
-    return f"{database.absolute().as_uri()}?mode=ro" if readonly and has_log else str(database.absolute())
+        return str(database.absolute()) if log_exists else f"{database.absolute().as_uri()}?immutable=1"
+    return f"{database.absolute().as_uri()}?mode=ro" if readonly and log_exists else str(database.absolute())
 
 
 def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
@@ -99,6 +105,20 @@ def database_error(folder: Path, error: sqlite3.Error) -> CollectionError:
     """The error message for a database that can't be used."""
     hint = "restore a copy of it" if _is_damage(error) else "is the disk full, or failing?"
     return CollectionError(f"{folder / DATABASE}: can't be used: {error}; {hint}")
+
+
+def tables_of_blocks(database: Path, blocks: Set[int], block_bytes: int) -> dict[int, set[str]]:
+    """The tables and indexes that these blocks of a database hold; none if damage prevents it."""
+    held: dict[int, set[str]] = {}
+    try:
+        with closing(sqlite3.connect(sqlite_uri(database, readonly=True), uri=True)) as connection:
+            (size,) = connection.execute("PRAGMA page_size").fetchone()
+            for name, page in connection.execute("SELECT name, pageno FROM dbstat"):
+                if (block := (page - 1) * size // block_bytes) in blocks:
+                    held.setdefault(block, set()).add(name)
+    except sqlite3.Error:
+        return {}
+    return held
 
 
 def _is_damage(error: sqlite3.Error) -> bool:

@@ -12,7 +12,7 @@ its own, because readers update it; killed while it is updated, it has none. WAR
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from itertools import pairwise
 from math import inf
 from pathlib import Path
@@ -25,7 +25,7 @@ import xxhash
 from opilio.core.errors import CollectionError
 from opilio.core.files import atomic_writer
 from opilio.core.protocols import Database
-from opilio.store.connection import BUSY_TIMEOUT_MS, log_of, sqlite_uri
+from opilio.store.connection import BUSY_TIMEOUT_MS, has_log, log_of, tables_of_blocks
 from opilio.store.log_file import LogContents, logged_pages, read_log, read_log_header
 
 SEAL_FILE = "checksums.json"
@@ -37,6 +37,7 @@ _FIRST_BLOCKS = 16  # that are checked in a large database
 FULL_CHECK_BYTES = 64 << 20  # a larger database is not read as a whole when it is opened
 CHECKPOINT_BYTES = 16 << 20  # of the log
 _OLDER_SEAL = b'{"files":'  # of earlier versions, which had checksums of larger blocks
+_MAX_CHECKS = 5  # of a database that a crawl writes to meanwhile
 _NEW_LOG = -1  # as `_Seal.log`: the first log of a writing process
 # What is lost with a table; what can be made again is not listed.
 _CONTENTS = {
@@ -74,7 +75,7 @@ def write_seal(folder: Path, names: Iterable[str] = SEALED_FILES, known: Mapping
     """Seal these files of a folder as they are now. `known`: checksums of files that can't have changed."""
     blocks = dict(known or {})
     for name in names:
-        if name not in blocks and (folder / name).is_file() and not _has_log(folder / name):
+        if name not in blocks and (folder / name).is_file() and not has_log(folder / name):
             blocks[name] = _block_checksums(folder / name)
     _store(folder, _Seal(blocks))
 
@@ -174,8 +175,8 @@ def _log_beside(database: Path, mark: int | None) -> LogContents | None:
     """
     path = log_of(database)
     if database.name != DATABASE_FILE:
-        return None if _has_log(database) else LogContents()
-    if not _has_log(database):
+        return None if has_log(database) else LogContents()
+    if not has_log(database):
         return LogContents() if mark is None or path.exists() else None
     log = read_log(path)
     follows = log.resets == 0 if mark == _NEW_LOG else mark is not None and (log.salt - mark) % (1 << 32) <= 1
@@ -183,11 +184,23 @@ def _log_beside(database: Path, mark: int | None) -> LogContents | None:
 
 
 def require_intact(folder: Path) -> None:
-    """Raise CollectionError if the database was changed by anything but Opilio, as far as it is checked here."""
-    damage = next((problem for problem in seal_problems(folder, FULL_CHECK_BYTES) if not problem.harmless), None)
-    if damage is not None:
-        advice = f"'opilio maintain verify {folder}' lists all damage, with --repair it accepts what can't be restored"
-        raise CollectionError(f"{folder}: can't be used: {damage.message}; {advice}")
+    """Raise CollectionError if the database was changed by anything but Opilio, as far as it is checked here.
+
+    A running crawl may write its log into the database during the check, which is then repeated.
+    """
+    for _ in range(_MAX_CHECKS):
+        before = _written(folder)
+        damage = next((problem for problem in seal_problems(folder, FULL_CHECK_BYTES) if not problem.harmless), None)
+        if damage is None:
+            return
+        if before == _written(folder):
+            advice = f"'opilio maintain verify {folder}' lists all damage, --repair accepts what can't be restored"
+            raise CollectionError(f"{folder}: can't be used: {damage.message}; {advice}")
+
+
+def _written(folder: Path) -> tuple[int, _Seal | None]:
+    """What changes when a log is written into the database."""
+    return (folder / DATABASE_FILE).stat().st_mtime_ns, _load(folder)
 
 
 class WriterSeal:
@@ -282,7 +295,7 @@ class WriterSeal:
             self._sums = None  # SQLite may write the rest of the log when the connection is closed
         with suppress(sqlite3.Error, OSError):
             connection.close()
-            if not _has_log(self._database):
+            if not has_log(self._database):
                 if self._database.stat().st_mtime_ns != self._written_at_ns:
                     self._forget()
                 write_seal(self._folder, known={} if self._sums is None else {DATABASE_FILE: bytes(self._sums)})
@@ -306,11 +319,6 @@ def log_problems(folder: Path) -> Iterator[SealProblem]:
         yield SealProblem(f"{place}: the last commit is incomplete (a power cut, or damage) and is not used", True)
     else:
         yield SealProblem(f"{place}: changed since it was written; all later commits are lost")
-
-
-def _has_log(path: Path) -> bool:
-    log = log_of(path)
-    return log.exists() and log.stat().st_size > 0
 
 
 def _found_checksums(path: Path, stored: bytes, full_check_bytes: float) -> bytes:
@@ -337,14 +345,6 @@ def _block_checksums(path: Path, blocks: float = inf) -> bytes:
 
 def _owners(database: Path, blocks: list[int]) -> dict[int, str]:
     """What the blocks of a database hold, as far as the damage lets SQLite find out."""
-    wanted = set(blocks)
-    held: dict[int, set[str]] = {}
-    try:
-        with closing(sqlite3.connect(sqlite_uri(database, readonly=True), uri=True)) as connection:
-            (size,) = connection.execute("PRAGMA page_size").fetchone()
-            for name, page in connection.execute("SELECT name, pageno FROM dbstat"):
-                if (block := (page - 1) * size // _BLOCK_BYTES) in wanted:
-                    held.setdefault(block, set()).add(_CONTENTS.get(name, name))
-    except sqlite3.Error:
-        return {}
-    return {block: f"; it holds {', '.join(sorted(names))}" for block, names in held.items()}
+    held = tables_of_blocks(database, set(blocks), _BLOCK_BYTES)
+    contents = {block: sorted({_CONTENTS.get(name, name) for name in names}) for block, names in held.items()}
+    return {block: f"; it holds {', '.join(names)}" for block, names in contents.items()}
