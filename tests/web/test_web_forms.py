@@ -10,6 +10,8 @@ import pytest
 
 from checks.page_addresses import addresses
 from checks.page_server import Client, crawled, pages_of
+from opilio.web.pages import new_crawl
+from opilio.web.params import parse_params
 from opilio.web.views import csv_response
 
 
@@ -119,6 +121,13 @@ def test_new_crawl_form_takes_other_settings(tmp_path: Path) -> None:
     with pages_of([], tmp_path) as client:
         answer = client.post("/new", {"topic": "wrens", "seeds": "http://h0.example/", "toml": toml, "do": "check"})
     assert (answer.status, "Settings are valid" in answer.text) == (200, True), answer.text
+
+
+def test_new_crawl_form_limits_sites_languages_types_and_depth() -> None:
+    given = {"topic": "wrens", "allow": "a.example\n", "languages": "en, de", "types": "text/html", "depth": "3"}
+    tree = new_crawl._tree(parse_params(new_crawl.ACTIONS[0].params, [*given.items(), ("do", "check")]))
+    assert tree["scope"] == {"allow": ["a.example"], "deny": [], "languages": ["en", "de"], "types": ["text/html"]}
+    assert tree["frontier"] == {"max_depth": 3}
 
 
 def test_new_crawl_form_refuses_private_seeds(tmp_path: Path) -> None:

@@ -207,7 +207,8 @@ def _tree(values: dict[str, Any]) -> Tree:
         "topic": {"name": values["topic"], "description": values["description"]},
         "stop": {"pages": _page_limit(values), "minutes": values["minutes"], "relevant": values["relevant"]},
         "politeness": {"delay_s": values["delay"]},
-        "scope": {"allow": allow, "deny": deny},
+        "scope": {"allow": allow, "deny": deny} | {k: _words(values[k]) for k in ("languages", "types")},
+        "frontier": {"max_depth": values["depth"]},
     }
     own, chosen = values["offered_own"], values["word"]
     if keywords := keywords_with_suggestions(parse_keywords(values["keywords"]), own, chosen):
@@ -226,6 +227,14 @@ def _nonempty_lines(text: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
+def _words(text: str) -> list[str]:
+    """
+    >>> _words("en, de fr")
+    ['en', 'de', 'fr']
+    """
+    return text.replace(",", " ").split()
+
+
 _PARAMS = (
     Param(name="topic", about="The topic, as a sentence."),
     Param(name="description", about="A longer description."),
@@ -233,6 +242,15 @@ _PARAMS = (
     Param(name="seeds", about="URLs to start from, one per line; if empty, engines are queried.", maximum=200_000),
     Param(name="allow", about="Crawl only these domains or path patterns, one per line.", maximum=200_000),
     Param(name="deny", about="Exclude these domains or path patterns, one per line.", maximum=200_000),
+    Param(name="languages", about="Store only pages in these languages: en, de."),
+    Param(name="types", about="Store only pages of these media types: text/html, application/pdf."),
+    Param(
+        name="depth",
+        about="Follow at most this many links from a seed (0: no limit).",
+        kind="integer",
+        default=0,
+        minimum=0,
+    ),
     Param(name="strategy", about="How to crawl.", kind="choice", choices=tuple(strategy_names()), default="opilio"),
     Param(
         name="pages",
