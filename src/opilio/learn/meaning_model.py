@@ -23,7 +23,7 @@ VALUE_WEIGHT = 1.0  # prior weight of the value
 MAX_CORRECTION = 4.0
 # Log-odds that the correction is better, before anything was predicted and per nat of a better prediction. Rewards are
 # probabilities, so a prediction gains less than it would with certain labels.
-PRIOR_TRUST, TRUST_PER_NAT = -2.0, 3.0
+PRIOR_TRUST, TRUST_PER_NAT = -3.0, 4.0
 MAX_LEAD = 2.0  # nats: an expert that was better for long can still be overtaken
 MEAN_PRIOR = 3.0  # links with a value of 0 in the mean value
 Bytes = NDArray[np.int8]
