@@ -20,12 +20,12 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from checks.postgres_server import PostgresServer, running_server
 from checks.small_webs import CONTEXT, PATIENCE_S, crawl, plain, run_command, served
+from opilio.api.crawling import open_crawl
 from opilio.core.settings import Tree
-from opilio.engine.wiring.launch import open_crawl
 from opilio.lab.experiments.runs import ExperimentRunner
 from opilio.lab.server.http import LoggedFetch, fetch_attempts
 from opilio.lab.server.server import LabWebServer
-from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.plan import WebShape
 from opilio.lab.synthetic.web import write_synthetic_web
 from opilio.lab.webs.topics import LabTopic
 from opilio.store.postgres.collection import folder_of

@@ -27,9 +27,9 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from checks.postgres_server import PostgresServer, running_server
 from checks.small_webs import COMMAND, PATIENCE_S, flags, plain
+from opilio.api.lab import WebServerProcess
 from opilio.core.settings import Tree
-from opilio.lab.server.process import WebServerProcess
-from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.plan import WebShape
 from opilio.lab.synthetic.web import SyntheticWeb
 from opilio.store.collection import open_readonly
 from opilio.store.postgres.collection import database_exists, folder_of

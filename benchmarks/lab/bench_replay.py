@@ -6,7 +6,7 @@ python benchmarks/lab/bench_replay.py WEB [FETCHES] [STRATEGY...]
 import sys
 from pathlib import Path
 
-from opilio.engine.wiring.analysis import build_page_reader
+from opilio.engine.wiring.assembly import build_page_reader
 from opilio.lab.experiments.replay import OfflineWeb, lab_settings, replay_crawl
 from opilio.lab.webs.pages import ParsedPages
 from opilio.lab.webs.topics import load_topics

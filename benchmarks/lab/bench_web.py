@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from opilio.lab.evaluation.referee import Referee
+from opilio.lab.evaluation.metrics import Referee
 from opilio.lab.webs.labels import load_labels
 from opilio.lab.webs.pages import ParsedPages
 from opilio.lab.webs.topics import load_topics

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from opilio.core.clock import VirtualClock
 from opilio.core.settings import Settings
-from opilio.dedup.stored import create_dedup_tables as create_seen
+from opilio.dedup.detector import create_dedup_tables as create_seen
 from opilio.engine.wiring.assembly import open_analysis
 from opilio.engine.wiring.build import Environment, build_engine, build_frontier, seed_leads
 from opilio.engine.wiring.start import initial_states

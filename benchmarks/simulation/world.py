@@ -22,7 +22,7 @@ from opilio.core.errors import CollectionError
 from opilio.core.events import BatchCommitted, Event
 from opilio.core.protocols import Fetcher
 from opilio.core.settings import Settings
-from opilio.engine.wiring.analysis import AnalysisOptions
+from opilio.engine.wiring.assembly import AnalysisOptions
 from opilio.engine.wiring.session import CrawlSession, Machine, create_collection
 from opilio.engine.wiring.settings import CheckedSettings, check_settings
 from opilio.engine.workers.pool import AnalysisPool, InlinePool

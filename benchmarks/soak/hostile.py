@@ -24,7 +24,7 @@ from benchmarks.soak.run import COMMAND, Use, memory_use
 
 from checks.small_webs import BIRDS, HTML, page, redirect, robots, served, word
 from opilio.core.urls import host_of
-from opilio.fetch.recorded import RecordedResponse
+from opilio.fetch.decoding import RecordedResponse
 from opilio.store.collection import open_readonly
 
 KINDS = 10

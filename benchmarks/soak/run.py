@@ -24,7 +24,7 @@ import tomli_w
 
 from opilio.core.errors import CollectionError
 from opilio.lab.server.server import LabServerConfig, LabWebServer, serve_synthetic_web
-from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.plan import WebShape
 from opilio.lab.synthetic.web import SyntheticWeb, topic_tables
 from opilio.store.collection import open_readonly
 

@@ -25,9 +25,8 @@ from opilio.lab.experiments.preparation import build_tgraph, resolve_targets
 from opilio.lab.webs.pages import ParsedPages, WebLinks
 from opilio.lab.webs.topics import load_topics
 from opilio.lab.webs.web import WarcWeb
-from opilio.methods.treasure.build import GraphLimits
+from opilio.methods.treasure.build import GraphLimits, build_graph_builder
 from opilio.methods.treasure.graph import GraphNode, LinkDestination, LinkParts, TGraph, link_parts
-from opilio.methods.treasure.graph_builder import build_graph_builder
 from opilio.methods.treasure.matching import MatchingOptions, NodeIndex, match_links
 from opilio.text.vocabulary import Vocabulary
 

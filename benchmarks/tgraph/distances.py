@@ -23,14 +23,12 @@ from opilio.lab.evaluation.metrics import rank_auc
 from opilio.lab.experiments.preparation import build_tgraph, resolve_targets
 from opilio.lab.experiments.replay import lab_settings
 from opilio.lab.experiments.runs import ExperimentRunner
-from opilio.lab.webs.link_graph import WebLinkGraph
+from opilio.lab.webs.pages import WebLinkGraph
 from opilio.lab.webs.topics import LabTopic
-from opilio.methods.treasure.build import GraphLimits
-from opilio.methods.treasure.factories import squared_idf
+from opilio.methods.treasure.build import GraphBuilder, GraphLimits, build_graph_builder
 from opilio.methods.treasure.graph import NODE_PARTS, LinkParts, link_parts
-from opilio.methods.treasure.graph_builder import GraphBuilder, build_graph_builder
-from opilio.methods.treasure.matching import MatchingOptions, NodeIndex, match_links
-from opilio.methods.treasure.weights import DC_WEIGHTS, EQUAL_WEIGHTS
+from opilio.methods.treasure.matching import DC_WEIGHTS, EQUAL_WEIGHTS, MatchingOptions, NodeIndex, match_links
+from opilio.methods.treasure.ranker import squared_idf
 from opilio.topic.page_terms import CachedIdf
 from opilio.topic.setup import background_frequencies
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import tomli_w
 
+from opilio.lab.synthetic.plan import WebShape
 from opilio.lab.synthetic.prose import load_word_lists
-from opilio.lab.synthetic.shape import WebShape
 from opilio.lab.synthetic.web import write_synthetic_web
 
 SHAPE = WebShape(

@@ -14,8 +14,7 @@ import numpy as np
 
 from opilio.core.page import Page, Reading
 from opilio.core.protocols import Judge
-from opilio.engine.wiring.analysis import AnalysisOptions
-from opilio.engine.wiring.assembly import build_analysis_parts
+from opilio.engine.wiring.assembly import AnalysisOptions, build_analysis_parts
 from opilio.engine.wiring.start import initial_states
 from opilio.engine.wiring.topic import build_topic
 from opilio.lab.evaluation.metrics import average_precision

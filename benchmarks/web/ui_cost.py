@@ -31,11 +31,11 @@ from typing import Any, NamedTuple, Protocol
 import tomli_w
 
 from opilio.lab.server.server import LabServerConfig, LabWebServer, serve_synthetic_web
-from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.plan import WebShape
 from opilio.lab.synthetic.web import SyntheticWeb, topic_tables
-from opilio.search.background import BackgroundIndexer
 from opilio.search.indexer import count_unindexed
 from opilio.store.collection import Collection
+from opilio.web.collections import BackgroundIndexer
 
 COMMAND = (sys.executable, "-m", "opilio")
 FIRST_PAGES = 50

@@ -9,11 +9,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from opilio.api.collection import CollectionView as CollectionView
     from opilio.api.collection import open as open
-    from opilio.api.comparison import compare as compare
     from opilio.api.crawling import acrawl as acrawl
     from opilio.api.crawling import crawl as crawl
-    from opilio.api.demo import DemoWeb as DemoWeb
-    from opilio.api.demo import demo_web as demo_web
+    from opilio.api.lab import Comparison as Comparison
+    from opilio.api.lab import DemoWeb as DemoWeb
+    from opilio.api.lab import compare as compare
+    from opilio.api.lab import demo_web as demo_web
     from opilio.core.errors import CollectionError as CollectionError
     from opilio.core.errors import ConfigError as ConfigError
     from opilio.core.errors import OpilioError as OpilioError
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from opilio.core.errors import TopicError as TopicError
     from opilio.core.errors import UsageError as UsageError
     from opilio.core.events import Event as Event
-    from opilio.lab.reports.comparison import Comparison as Comparison
     from opilio.manage.pages import PageTable as PageTable
     from opilio.manage.pages import StoredPage as StoredPage
     from opilio.manage.results import Explanation as Explanation
@@ -37,9 +37,8 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "opilio.api.collection": ("CollectionView", "open"),
-    "opilio.api.comparison": ("compare",),
+    "opilio.api.lab": ("Comparison", "DemoWeb", "compare", "demo_web"),
     "opilio.api.crawling": ("acrawl", "crawl"),
-    "opilio.api.demo": ("DemoWeb", "demo_web"),
     "opilio.core.errors": (
         "CollectionError",
         "ConfigError",
@@ -50,7 +49,6 @@ _MODULES = {
         "UsageError",
     ),
     "opilio.core.events": ("Event",),
-    "opilio.lab.reports.comparison": ("Comparison",),
     "opilio.manage.pages": ("PageTable", "StoredPage"),
     "opilio.manage.results": ("Explanation", "LabelReport", "PageHistory", "Status"),
     "opilio.search.results": ("SearchFilters", "SearchHit", "SearchResults"),

@@ -24,9 +24,9 @@ from opilio.lab.server.http import AccessLogEntry
 from opilio.lab.server.server import LabWebServer
 from opilio.manage.verify import verify
 from opilio.store.collection import open_readonly
+from opilio.store.postgres.cluster import crawl_progress
 from opilio.store.postgres.collection import folder_of
 from opilio.store.postgres.connection import PostgresConnection
-from opilio.store.postgres.outcomes import crawl_progress
 from opilio.topic.setup import resolve_settings
 
 WORKERS, LEASE_S, DELAY_S = 4, 3.0, 0.2

@@ -13,10 +13,9 @@ from opilio.core.events import Event
 from opilio.core.protocols import Fetcher, SeedSource
 from opilio.core.records import FetchResult
 from opilio.core.settings import Settings, Tree
-from opilio.dedup.stored import create_dedup_tables as create_seen
+from opilio.dedup.detector import create_dedup_tables as create_seen
 from opilio.engine.politeness.traps import build_url_filter
-from opilio.engine.wiring.analysis import AnalysisOptions
-from opilio.engine.wiring.assembly import open_analysis
+from opilio.engine.wiring.assembly import AnalysisOptions, open_analysis
 from opilio.engine.wiring.build import Environment, build_engine, build_frontier, seed_leads
 from opilio.engine.wiring.settings import complete_settings
 from opilio.engine.wiring.start import initial_states

@@ -10,9 +10,9 @@ import numpy as np
 
 from opilio.core.records import Analysis, FetchResult, Lead, LinkColumns, Outcome, PageChange, Reason, Verdict, url_key
 from opilio.core.urls import host_of
-from opilio.dedup.stored import create_dedup_tables as create_seen
-from opilio.engine.link_columns import pack
+from opilio.dedup.detector import create_dedup_tables as create_seen
 from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
+from opilio.rank.link_scores import pack
 from opilio.store.collection import Collection, collection_exists
 from opilio.store.warc import WarcWriter, response_record
 from opilio.store.writer import CollectionWriter

@@ -18,7 +18,7 @@ from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 from checks.small_webs import CONTEXT, PATIENCE_S, crawl, known, least_gap, rules_first, stored
 from opilio.core.records import FetchResult
 from opilio.core.settings import Tree
-from opilio.fetch.recorded import RecordedResponse
+from opilio.fetch.decoding import RecordedResponse
 from opilio.lab.server.http import AccessLogEntry
 from opilio.manage.verify import verify
 from opilio.store.warc import response_record

@@ -14,7 +14,7 @@ from opilio.engine.commit import BatchCommitter
 from opilio.engine.link_memory import CommitteeLearner
 from opilio.engine.link_scoring import CommitteeLinkScorer
 from opilio.engine.wiring.session import create_crawl, resume_crawl
-from opilio.fetch.recorded import RecordedResponse
+from opilio.fetch.decoding import RecordedResponse
 from opilio.judge.learned import LearnedJudge
 from opilio.lab.server.server import LabWebServer
 from opilio.learn.committee import Committee

@@ -15,11 +15,10 @@ import uvicorn
 
 from checks.small_webs import BIRDS, PATIENCE_S, TRAINS, SmallWeb, crawl, page, served, settings_for, word
 from opilio.core.clock import SystemClock
-from opilio.web.app import Application
+from opilio.web.app import Application, UiServerConfig, open_listener
 from opilio.web.auth import AccessPolicy, RateLimiter
 from opilio.web.collections import ServedCollections
 from opilio.web.context import AppContext
-from opilio.web.server import UiServerConfig, open_listener
 
 
 class Answer(NamedTuple):

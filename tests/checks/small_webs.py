@@ -22,7 +22,7 @@ from opilio.core.settings import Tree
 from opilio.core.settings_input import merge_trees
 from opilio.core.urls import host_of
 from opilio.engine.wiring.session import create_crawl, resume_crawl
-from opilio.fetch.recorded import RecordedResponse
+from opilio.fetch.decoding import RecordedResponse
 from opilio.lab.server.http import AccessLogEntry
 from opilio.lab.server.server import LabServerConfig, LabWebServer
 from opilio.lab.synthetic.faults import HostFaults
@@ -192,7 +192,7 @@ COMMAND = (sys.executable, "-c", "from opilio.cli.main import main; main()")
 # Forked from a clean process that has imported everything: a process of its own, in milliseconds.
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
-    ["checks.small_webs", "opilio.cli.lazy_group", "opilio.cli.crawl_run", "opilio.cli.collection"]
+    ["checks.small_webs", "opilio.cli.commands", "opilio.cli.crawl_run", "opilio.cli.collection"]
 )
 
 

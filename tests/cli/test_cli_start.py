@@ -10,8 +10,7 @@ import pytest
 from typer.main import get_command
 
 from checks.small_webs import COMMAND, one_line, opilio, plain
-from opilio.cli.commands import ALIASES, COMMANDS, CommandEntry, Entries
-from opilio.cli.lazy_group import app
+from opilio.cli.commands import ALIASES, COMMANDS, CommandEntry, Entries, app
 from opilio.cli.options import complete_collections, complete_engines, complete_formats, complete_strategies
 
 HEAVY = ("numpy", "tantivy", "starlette", "opilio.engine", "opilio.search", "opilio.web")

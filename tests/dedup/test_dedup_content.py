@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from opilio.core.protocols import DuplicateDetector
-from opilio.dedup.detector import MemoryDuplicateDetector
-from opilio.dedup.stored import StoredDuplicateDetector, create_dedup_tables
+from opilio.dedup.detector import MemoryDuplicateDetector, StoredDuplicateDetector, create_dedup_tables
 from opilio.testing.content_seen import ContentSeenChecks
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from docs.doc_blocks import blocks
 from opilio.lab.server.server import LabWebServer
-from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.plan import WebShape
 from opilio.lab.synthetic.web import SyntheticWeb, topic_tables
 
 ROOT = Path(__file__).parents[2]

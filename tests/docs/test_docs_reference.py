@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from typer.main import get_command
 
-from opilio.cli.lazy_group import app
+from opilio.cli.commands import app
 from opilio.core import events
 from opilio.core.registry import (
     DEFAULT_KINDS,
@@ -24,7 +24,7 @@ from opilio.core.registry import (
 )
 from opilio.core.settings import Settings
 from opilio.core.strategies import load_strategy, strategy_names
-from opilio.dedup import stored as seen
+from opilio.dedup import detector as seen
 from opilio.frontier.sqlite.schema import TABLES_SQL as FRONTIER_TABLES
 from opilio.manage.export import EXPORT_COLUMNS
 from opilio.manage.results import Status

@@ -12,7 +12,7 @@ from checks.small_webs import BIRDS, SmallWeb, crawl, page, robots, rows, served
 from opilio.core.errors import ConfigError
 from opilio.engine.rendering import HostHistory
 from opilio.fetch.browser import find_chromium
-from opilio.fetch.recorded import RecordedResponse
+from opilio.fetch.decoding import RecordedResponse
 from opilio.lab.server.server import LabWebServer
 from opilio.manage.status import collection_status
 from opilio.manage.why import why

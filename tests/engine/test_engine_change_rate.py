@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opilio.core.clock import DAY_S
-from opilio.engine.revisit.change_rate import (
+from opilio.engine.revisit.candidates import POLICIES, RevisitCandidates
+from opilio.engine.revisit.changes import (
     RATE_COUNT,
     RATES,
     GroupRatePriors,
@@ -15,7 +16,6 @@ from opilio.engine.revisit.change_rate import (
     rate_posterior,
     visit_log_likelihood,
 )
-from opilio.engine.revisit.policies import POLICIES, RevisitCandidates
 
 LOOKS = st.lists(st.tuples(st.floats(0.0, 1e9), st.booleans()), max_size=12)
 

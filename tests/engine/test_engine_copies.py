@@ -7,8 +7,8 @@ import pytest
 from checks.engines import PageFetcher, html, plain_tree, run_engine
 from checks.small_webs import BIRDS, HTML, SmallWeb, crawl, page, rows, served, settings_for, stored, word
 from opilio.core.records import FetchResult
-from opilio.engine.copy_links import MAX_COPIES_FOLLOWED
-from opilio.fetch.recorded import RecordedResponse
+from opilio.engine.outgoing import MAX_COPIES_FOLLOWED
+from opilio.fetch.decoding import RecordedResponse
 from opilio.manage.pages import PageTable
 from opilio.manage.why import why
 from opilio.store.page_selection import PageFilter

@@ -8,7 +8,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from checks.documents import DOCBOOK, WREN, docx, epub, pdf
 from checks.small_webs import BIRDS, HTML, SmallWeb, crawl, page, rows, served, settings_for, stored
-from opilio.fetch.recorded import RecordedResponse
+from opilio.fetch.decoding import RecordedResponse
 from opilio.manage.export import export_to_file
 from opilio.manage.status import collection_status
 from opilio.manage.verify import verify

@@ -14,7 +14,7 @@ from opilio.core.clock import VirtualClock
 from opilio.core.errors import CollectionError
 from opilio.core.events import VisitFailed
 from opilio.core.records import Analysis, FetchResult, Lead, Outcome, UrlResult, UrlState, Verdict, url_key
-from opilio.dedup.stored import create_dedup_tables as create_seen
+from opilio.dedup.detector import create_dedup_tables as create_seen
 from opilio.engine.commit import BatchCommitter, CommitTargets
 from opilio.engine.learning import LearnerGroup
 from opilio.engine.link_scoring import StaticLinkScorer

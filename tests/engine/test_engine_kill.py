@@ -37,7 +37,7 @@ from checks.small_webs import (
 from opilio.core.errors import OpilioError
 from opilio.core.settings import Tree
 from opilio.engine.wiring.session import create_crawl
-from opilio.fetch.recorded import RecordedResponse
+from opilio.fetch.decoding import RecordedResponse
 from opilio.manage.status import collection_status
 from opilio.manage.verify import verify
 from opilio.store.collection import Collection

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from checks.small_webs import BIRDS, SmallWeb, crawl, grid, page, rows, served, settings_for, word
-from opilio.fetch.recorded import RecordedResponse
+from opilio.fetch.decoding import RecordedResponse
 from opilio.lab.server.http import AccessLogEntry
 
 HTML = (("Content-Type", "text/html"),)

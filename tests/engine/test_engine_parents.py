@@ -10,9 +10,9 @@ from checks.small_webs import BIRDS, SmallWeb, crawl, page, rows, served, settin
 from opilio.core.settings import Tree
 from opilio.engine import parent_scores
 from opilio.engine.commit import BatchCommitter
-from opilio.engine.link_columns import unpack
 from opilio.engine.parent_scores import ParentLinkScorer
 from opilio.lab.server.server import LabWebServer
+from opilio.rank.link_scores import unpack
 from opilio.rank.topic_genre import KnownParents, TopicGenreOptions
 
 SCORES = "SELECT url, round(score, 5) FROM frontier_url"

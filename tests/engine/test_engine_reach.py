@@ -159,7 +159,7 @@ def test_answers_without_a_page_are_recorded(tmp_path: Path) -> None:
 
 
 def test_kind_of_content_is_skipped_when_fetched_over_http(tmp_path: Path) -> None:
-    from opilio.fetch.recorded import RecordedResponse as Answer
+    from opilio.fetch.decoding import RecordedResponse as Answer
 
     web = {
         ROOT: page(links=["/eggs", "/t.txt"]),

@@ -24,10 +24,10 @@ from checks.small_webs import (
 )
 from opilio.core.records import url_key
 from opilio.engine.revisit.sitemaps import probe_url
-from opilio.fetch.recorded import RecordedResponse
+from opilio.fetch.decoding import RecordedResponse
 from opilio.lab.server.server import LabWebServer
-from opilio.manage.history import page_history
 from opilio.manage.label import LabelRequest, label_pages
+from opilio.manage.pages import page_history
 from opilio.manage.verify import verify
 from opilio.manage.why import why
 

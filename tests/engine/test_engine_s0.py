@@ -8,7 +8,7 @@ import pytest
 from checks.small_webs import BIRDS, SmallWeb, crawl, page, rows, served, settings_for, word
 from opilio.core.settings import Tree
 from opilio.engine.wiring.settings import complete_settings
-from opilio.fetch.recorded import RecordedResponse
+from opilio.fetch.decoding import RecordedResponse
 from opilio.topic.setup import resolve_settings
 
 ROOT = "http://a.example/"

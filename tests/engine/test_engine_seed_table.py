@@ -11,7 +11,7 @@ from opilio.core.records import Lead, UrlResult, UrlState, url_key
 from opilio.core.settings import Tree
 from opilio.core.urls import host_of
 from opilio.engine.reseeding import SeedProgress
-from opilio.fetch.recorded import RecordedResponse
+from opilio.fetch.decoding import RecordedResponse
 from opilio.frontier.memory import MemoryFrontier
 from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
 from opilio.lab.server.server import LabWebServer

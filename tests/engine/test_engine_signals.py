@@ -7,9 +7,9 @@ import pytest
 
 from checks.small_webs import BIRDS, SmallWeb, crawl, page, robots, rows, served, settings_for, stored, word
 from opilio.core.records import FetchResult
-from opilio.engine.politeness.host_signals import TDMREP_PATH, HostSignals, TdmRule, parse_tdmrep
 from opilio.engine.politeness.robots import rules_from_response
-from opilio.fetch.recorded import RecordedResponse
+from opilio.engine.politeness.robots_rules import TDMREP_PATH, HostSignals, TdmRule, parse_tdmrep
+from opilio.fetch.decoding import RecordedResponse
 from opilio.manage.pages import PageTable
 from opilio.store.page_selection import PageFilter
 

@@ -8,7 +8,7 @@ import pytest
 
 from checks.explanations import explained_page
 from checks.small_webs import BIRDS, SmallWeb, crawl, page, redirect, rows, served, settings_for, word
-from opilio.fetch.recorded import RecordedResponse
+from opilio.fetch.decoding import RecordedResponse
 from opilio.manage.label import LabelRequest, label_pages
 from opilio.manage.status import collection_status
 from opilio.manage.verify import verify

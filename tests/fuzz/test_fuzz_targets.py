@@ -20,9 +20,8 @@ from opilio.core.settings import HtmlLibrary
 from opilio.core.settings_input import validate_tree
 from opilio.core.urls import canonicalize_url
 from opilio.engine.politeness.robots import rules_from_response
-from opilio.fetch.decoding import BodyTooLargeError, Decoder, DecodingError
+from opilio.fetch.decoding import BodyTooLargeError, Decoder, DecodingError, parse_http_response
 from opilio.fetch.http import parse_headers, parse_retry_after, parse_status_line
-from opilio.fetch.recorded import parse_http_response
 from opilio.parse.encoding import declared_encoding, decode_text
 from opilio.parse.html import HtmlParser
 from opilio.parse.sitemaps import parse_sitemap

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from opilio.core.errors import ConfigError, TopicError
 from opilio.judge.similarity import BlendJudge, ContainsJudge, CosineJudge
-from opilio.testing.conformance import check_judge
-from opilio.testing.readings import reading_of, terms_of
+from opilio.testing.conformance import check_judge, reading_of, terms_of
 from opilio.text.vocabulary import term_id
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.page_terms import PageTerms

@@ -14,8 +14,7 @@ from opilio.core.records import Analysis, FetchResult, Outcome, Verdict
 from opilio.judge.learned import MIN_LABELS, LabelCalibration, LearnedJudge, with_link_score
 from opilio.judge.similarity import CoverageJudge
 from opilio.learn.text_model import MAX_TERMS, TextModel
-from opilio.testing.conformance import check_judge, check_learner
-from opilio.testing.readings import lead_to, reading_of, terms_of
+from opilio.testing.conformance import check_judge, check_learner, lead_to, reading_of, terms_of
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.page_terms import PageTerms
 from opilio.topic.weights import table_from_weights

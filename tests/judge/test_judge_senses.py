@@ -7,8 +7,7 @@ from opilio.core.errors import TopicError
 from opilio.core.records import Analysis, FetchResult, Lead, Outcome, Verdict
 from opilio.judge.senses import ContextJudge, SenseJudge
 from opilio.judge.similarity import CosineJudge
-from opilio.testing.conformance import check_judge
-from opilio.testing.readings import reading_of, terms_of
+from opilio.testing.conformance import check_judge, reading_of, terms_of
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.page_terms import PageTerms
 from opilio.topic.senses import OTHER_SENSE, ContextRule

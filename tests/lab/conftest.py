@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.plan import WebShape
 from opilio.lab.synthetic.web import write_synthetic_web
 from opilio.lab.webs.web import WarcWeb
 

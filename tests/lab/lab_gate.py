@@ -17,7 +17,7 @@ from opilio.core.records import FetchResult
 from opilio.core.strategies import strategy_names
 from opilio.lab.experiments.declarations import Variant
 from opilio.lab.experiments.runs import ExperimentJob, ExperimentRunner
-from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.plan import WebShape
 from opilio.lab.synthetic.web import write_synthetic_web
 from opilio.store.warc import response_record
 

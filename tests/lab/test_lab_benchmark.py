@@ -6,8 +6,17 @@ import msgspec
 import pytest
 
 from opilio.core.errors import OfflineWebError
-from opilio.lab.benchmark.manuals import Manual, ManualTopic, ManualWeb, manual_webs, write_manual_web
-from opilio.lab.benchmark.registration import halves_table, open_manual_webs, registration_digest, topic_half
+from opilio.lab.benchmark.registration import (
+    Manual,
+    ManualTopic,
+    ManualWeb,
+    halves_table,
+    manual_webs,
+    open_manual_webs,
+    registration_digest,
+    topic_half,
+    write_manual_web,
+)
 from opilio.lab.experiments.declarations import Variant, load_experiment
 from opilio.lab.experiments.results import RunResult
 from opilio.lab.experiments.runs import ExperimentJob, ExperimentRunner

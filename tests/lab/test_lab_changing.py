@@ -11,7 +11,7 @@ from opilio.lab.experiments.revisits import START_TIME_S, FreshnessMeasures, Rev
 from opilio.lab.experiments.runs import ExperimentRunner
 from opilio.lab.reports.revisits import RevisitRun, format_revisit_report
 from opilio.lab.synthetic.changing import ChangingWeb, Churn, build_lifetimes
-from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.plan import WebShape
 from opilio.lab.synthetic.web import SyntheticWeb, write_synthetic_web
 from opilio.parse.page_state import stable_words
 from opilio.store.collection import Collection

@@ -21,7 +21,7 @@ from opilio.lab.experiments.declarations import PAPER_SUITES, Plot, load_experim
 from opilio.lab.experiments.results import RunResult, read_results
 from opilio.lab.reports.plots import draw_plots
 from opilio.lab.reports.report import END_NOTE, ReportInput, paper_comparison_table
-from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.plan import WebShape
 from opilio.lab.synthetic.web import write_synthetic_web
 from opilio.lab.webs.cache import default_cache_folder
 

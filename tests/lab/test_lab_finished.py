@@ -16,7 +16,7 @@ from opilio.lab.experiments.declarations import Variant
 from opilio.lab.experiments.results import RunResult, read_results
 from opilio.lab.experiments.resume import RunCheckpoint, folder_digest, program_digest
 from opilio.lab.experiments.runs import ExperimentJob, ExperimentRunner
-from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.plan import WebShape
 from opilio.lab.synthetic.web import write_synthetic_web
 
 TINY = WebShape(pages=60, hosts=4, topics=2, trap_pages=4, seed_sets=2, slow_hosts=0, failing_hosts=0)

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from opilio.lab.evaluation.foresight import foresight_order
 from opilio.lab.evaluation.metrics import area_under_found
-from opilio.lab.evaluation.oracle import oracle_order
-from opilio.lab.webs.link_graph import WebLinkGraph
+from opilio.lab.evaluation.oracle import foresight_order, oracle_order
+from opilio.lab.webs.pages import WebLinkGraph
 
 # 0 links to 1 (leads nowhere), 2 (leads to the relevant 4) and 3 (leads to the relevant 6 through 5); 7 is dead.
 ROWS = [[7, 1, 2, 3], [], [4], [5], [], [6], []]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from opilio.lab.evaluation import metrics
 from opilio.lab.evaluation.oracle import oracle_hits, oracle_order, random_order, unlocked_relevant
-from opilio.lab.webs.link_graph import WebLinkGraph
+from opilio.lab.webs.pages import WebLinkGraph
 
 
 @st.composite

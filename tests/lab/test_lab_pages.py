@@ -10,8 +10,8 @@ import pytest
 from opilio.core.errors import OfflineWebError, ParseError
 from opilio.core.page import Page
 from opilio.core.records import FetchResult
+from opilio.lab.synthetic.plan import WebShape
 from opilio.lab.synthetic.planning import make_plan
-from opilio.lab.synthetic.shape import WebShape
 from opilio.lab.webs import pages as lab_pages
 from opilio.lab.webs.cache import prune, write_atomically
 from opilio.lab.webs.pages import CachedParser, ParsedPages, to_fetched

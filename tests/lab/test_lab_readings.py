@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from opilio.engine.wiring.analysis import build_page_reader
+from opilio.engine.wiring.assembly import build_page_reader
 from opilio.lab.experiments.replay import OfflineWeb, lab_settings, replay_crawl
 from opilio.lab.webs.pages import ParsedPages
 from opilio.lab.webs.readings import Readings, reading_version

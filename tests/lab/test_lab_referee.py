@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from opilio.core.errors import OfflineWebError
+from opilio.lab.evaluation.metrics import Referee
 from opilio.lab.evaluation.oracle import oracle_order, random_order
-from opilio.lab.evaluation.referee import Referee
 from opilio.lab.experiments.declarations import paper_table
 from opilio.lab.experiments.results import RunId, RunResult, SelfJudged, build_run_result, read_results, write_results
 from opilio.lab.reports import plots, tables

@@ -8,7 +8,7 @@ import pytest
 
 from opilio.core.clock import VirtualClock
 from opilio.core.records import FetchResult
-from opilio.fetch.recorded import RecordedResponse
+from opilio.fetch.decoding import RecordedResponse
 from opilio.lab.experiments.replay import ReplayFetcher
 from opilio.lab.synthetic.faults import HostFaults
 from opilio.lab.webs.web import WarcWeb

@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 
 from opilio.core.settings import FrontierSettings
-from opilio.engine.wiring.topic import build_topic, initial_topic_state
-from opilio.engine.wiring.topic_files import read_query_log
+from opilio.engine.wiring.topic import build_topic, initial_topic_state, read_query_log
 from opilio.lab.experiments.declarations import Variant, load_experiment
 from opilio.lab.experiments.preparation import CrawlPreparation
 from opilio.lab.experiments.replay import lab_settings, replay_crawl
 from opilio.lab.experiments.runs import ExperimentJob, ExperimentRunner
 from opilio.lab.experiments.search_engine import OfflineSeedSource
 from opilio.lab.experiments.study import Study, StudyOptions, run_jobs
-from opilio.lab.reports.classifiers import classifier_table, draw_classifiers
+from opilio.lab.reports.report import classifier_table, draw_classifiers
 from opilio.lab.reports.tables import diversity_table, run_indices_by_case, search_comparison_table, time_table
-from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.plan import WebShape
 from opilio.lab.synthetic.web import write_synthetic_web
 from opilio.lab.webs.pages import ParsedPages
 from opilio.lab.webs.topics import TopicBrief

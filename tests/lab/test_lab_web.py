@@ -9,7 +9,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from opilio.core.errors import OfflineWebError
 from opilio.core.records import FetchResult
-from opilio.fetch.recorded import RecordedResponse, parse_http_response
+from opilio.fetch.decoding import RecordedResponse, parse_http_response
 from opilio.lab.experiments.replay import lab_settings
 from opilio.lab.synthetic.faults import load_faults
 from opilio.lab.webs.labels import load_labels

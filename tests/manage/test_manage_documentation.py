@@ -10,7 +10,7 @@ import turbohtml
 
 from checks.small_webs import crawl, served, settings_for
 from opilio.core.urls import canonicalize_url
-from opilio.fetch.recorded import RecordedResponse
+from opilio.fetch.decoding import RecordedResponse
 from opilio.manage.formats.markdown import convert_page
 from opilio.manage.pages import PageTable
 from opilio.store.page_selection import PageFilter

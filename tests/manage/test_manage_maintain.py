@@ -25,18 +25,17 @@ from checks.small_webs import (
 )
 from opilio.core.events import Event, ProblemsFound
 from opilio.engine.integrity import START_SEQ, check_next_records
-from opilio.fetch.recorded import RecordedResponse
+from opilio.fetch.decoding import RecordedResponse
 from opilio.lab.server.server import LabWebServer
 from opilio.manage.compact import compact
-from opilio.manage.history import page_history
 from opilio.manage.merge import PARTIAL_SUFFIX, merge
+from opilio.manage.pages import page_history
 from opilio.manage.repair import check_and_repair
 from opilio.manage.status import collection_status
-from opilio.manage.verify import verify
-from opilio.manage.verify_index import PROBLEM_PREFIX
+from opilio.manage.verify import PROBLEM_PREFIX, verify
 from opilio.manage.why import why
 from opilio.store.collection import Collection, open_readonly
-from opilio.store.maintain.record_check import stored_counts
+from opilio.store.maintain.integrity import stored_counts
 from opilio.store.warc import read_record, warc_name
 from opilio.store.writer import CrawlCounts
 

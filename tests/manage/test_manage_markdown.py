@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from checks.small_webs import BIRDS, SmallWeb, crawl, opilio, page, served, settings_for
 from opilio.api.collection import CollectionView
 from opilio.core.errors import UsageError
-from opilio.fetch.recorded import RecordedResponse
+from opilio.fetch.decoding import RecordedResponse
 from opilio.manage.export import export, export_to_file
-from opilio.manage.formats.chunks import split_markdown
+from opilio.manage.formats.markdown import split_markdown
 from opilio.store.page_selection import PageFilter
 
 ROOT = "http://a.example/"

@@ -25,9 +25,9 @@ from checks.small_webs import (
 from opilio.engine.commands import load_host_rules, send_command
 from opilio.frontier.policy import Aging, QueueTime
 from opilio.lab.server.server import LabWebServer
-from opilio.manage.history import page_history
 from opilio.manage.label import LabelRequest, label_pages
 from opilio.manage.merge import merge
+from opilio.manage.pages import page_history
 from opilio.manage.verify import verify
 from opilio.manage.why import why
 from opilio.store.collection import Collection, open_readonly

@@ -11,7 +11,7 @@ import pytest
 
 from checks.small_webs import BIRDS, SmallWeb, crawl, opilio, page, redirect, robots, served, settings_for, stored, word
 from opilio.core.errors import CollectionError, UsageError
-from opilio.fetch.recorded import RecordedResponse
+from opilio.fetch.decoding import RecordedResponse
 from opilio.lab.webs.web import WarcWeb
 from opilio.manage.export import FORMATS, export
 from opilio.manage.results import Explanation, SeedOrigin

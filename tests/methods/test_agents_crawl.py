@@ -39,14 +39,13 @@ from opilio.engine.wiring.settings import complete_settings
 from opilio.engine.wiring.topic import build_topic
 from opilio.engine.workers.pool import InlinePool
 from opilio.lab.server.http import AccessLogEntry
-from opilio.manage.agents import list_agents
-from opilio.manage.status import collection_status
+from opilio.manage.status import collection_status, list_agents
 from opilio.manage.topic_builder import table_history
 from opilio.manage.topic_editor import draft_topic, preview_topic, save_topic
 from opilio.manage.verify import verify
-from opilio.methods.agents.analysis import TeamAnalyzer
 from opilio.methods.agents.frontier import SharedFrontier
 from opilio.methods.agents.manager import AgentManager
+from opilio.methods.agents.plugin import TeamAnalyzer
 from opilio.methods.agents.profiles import agent_profiles
 from opilio.store.collection import open_readonly
 from opilio.topic.setup import resolve_settings

@@ -7,13 +7,12 @@ import pytest
 from opilio.core.records import AgentAnalysis, Analysis, FetchResult, Lead, LinkColumns, Outcome, Verdict, url_key
 from opilio.core.settings import AgentTeamSettings
 from opilio.engine.learning import LearnerGroup
-from opilio.engine.link_columns import pack
 from opilio.engine.link_scoring import StaticLinkScorer
-from opilio.methods.agents.agent import Agent, AgentRecord
-from opilio.methods.agents.directory import AgentDirectory
+from opilio.methods.agents.agent import Agent, AgentDirectory, AgentRecord
 from opilio.methods.agents.link_queue import AgentLinkQueue
 from opilio.methods.agents.manager import AgentManager
 from opilio.methods.agents.team import AgentTeam, TeamMember, outcome_for_agent
+from opilio.rank.link_scores import pack
 from opilio.store.collection import Collection
 from opilio.store.writer import CollectionWriter
 from opilio.topic.evolving import EvolvingTopic

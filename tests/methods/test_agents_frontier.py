@@ -5,8 +5,7 @@ import pytest
 from opilio.frontier.policy import FrontierPolicy, MergePolicy
 from opilio.frontier.sqlite.claims import ClaimableFrontier
 from opilio.frontier.sqlite.schema import create_frontier_tables
-from opilio.methods.agents.agent import Agent, AgentRecord
-from opilio.methods.agents.directory import AgentDirectory
+from opilio.methods.agents.agent import Agent, AgentDirectory, AgentRecord
 from opilio.methods.agents.frontier import SharedFrontier
 from opilio.methods.agents.link_queue import AgentLinkQueue, AgentQueueOptions
 from opilio.methods.agents.manager import AgentManager

@@ -7,8 +7,17 @@ import pytest
 from opilio.core.events import AgentFinished, AgentLost
 from opilio.core.protocols import Database
 from opilio.core.records import Lead
-from opilio.methods.agents.agent import GOAL_REACHED, IDLE, MISSING, RETIRED, Agent, AgentRecord
-from opilio.methods.agents.directory import AgentDirectory, AgentReport, read_agent_records
+from opilio.methods.agents.agent import (
+    GOAL_REACHED,
+    IDLE,
+    MISSING,
+    RETIRED,
+    Agent,
+    AgentDirectory,
+    AgentRecord,
+    AgentReport,
+    read_agent_records,
+)
 from opilio.methods.agents.link_queue import AgentLinkQueue
 from opilio.methods.agents.manager import AgentManager
 from opilio.store.collection import Collection

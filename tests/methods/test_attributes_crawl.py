@@ -10,12 +10,11 @@ import pytest
 
 from checks.learner_checks import some_rows
 from checks.scored_links import scored_links
+from opilio.api.crawling import open_crawl
 from opilio.core.errors import ConfigError, MissingExtraError
 from opilio.core.records import Analysis, Failure, FetchResult, LinkColumns, Outcome, url_key
 from opilio.core.settings import Settings
-from opilio.engine.link_columns import pack
 from opilio.engine.wiring.assembly import build_analysis_parts
-from opilio.engine.wiring.launch import open_crawl
 from opilio.engine.wiring.session import create_crawl
 from opilio.engine.wiring.settings import complete_settings
 from opilio.engine.wiring.topic import build_topic, initial_topic_state
@@ -27,7 +26,8 @@ from opilio.methods.attributes.models import LEARNER_NAMES, make_learner
 from opilio.methods.attributes.ranker import MODEL_FILE, AttributesRanker
 from opilio.methods.attributes.ranker import unpack_rows as rows_in
 from opilio.methods.attributes.training import write_models
-from opilio.testing.readings import lead_to, reading_of, verdict_of
+from opilio.rank.link_scores import pack
+from opilio.testing.conformance import lead_to, reading_of, verdict_of
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.page_terms import flat_idf
 from opilio.topic.setup import resolve_settings

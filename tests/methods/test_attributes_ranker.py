@@ -12,8 +12,7 @@ from opilio.methods.attributes.learner import OnlineTrainer
 from opilio.methods.attributes.models import LEARNER_NAMES, make_learner
 from opilio.methods.attributes.ranker import NEVER, AttributesRanker, pack_rows, unpack_rows
 from opilio.methods.attributes.rows import stack_rows
-from opilio.testing.conformance import check_learner, check_ranker
-from opilio.testing.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
+from opilio.testing.conformance import check_learner, check_ranker, lead_to, reading_of, terms_of, url_terms, verdict_of
 from opilio.topic.evolving import EvolvingTopic, Terms, term_array
 from opilio.topic.page_terms import flat_idf
 from opilio.topic.weights import table_from_weights

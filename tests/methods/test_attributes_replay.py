@@ -4,7 +4,7 @@ import pytest
 
 from opilio.core.settings import Tree
 from opilio.lab.experiments.replay import CrawlTrace, OfflineWeb, lab_settings, replay_crawl
-from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.plan import WebShape
 from opilio.lab.synthetic.web import write_synthetic_web
 from opilio.lab.webs.pages import ParsedPages
 from opilio.lab.webs.topics import load_topics

@@ -10,12 +10,12 @@ import pytest
 
 from checks.search_doubles import SearchDouble, search_double
 from checks.small_webs import SmallWeb, events, page, robots, rows, served, settings_for, stored, word
+from opilio.api.crawling import open_crawl
 from opilio.core.events import ClassifierTrained
 from opilio.core.settings import Tree
 from opilio.core.settings_input import merge_trees
-from opilio.engine.wiring.launch import open_crawl
 from opilio.engine.wiring.seeding import with_default_engines
-from opilio.fetch.recorded import RecordedResponse
+from opilio.fetch.decoding import RecordedResponse
 from opilio.lab.server.server import LabWebServer
 from opilio.manage.train_attributes import TRAINING_FOLDER
 from opilio.manage.why import why

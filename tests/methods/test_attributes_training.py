@@ -9,7 +9,7 @@ import pytest
 
 from checks.attribute_collections import BIRDS, TAXES, bird, pages, tax, write_collection
 from checks.tables import NO_NOISE_FILTER, table_from_documents
-from opilio.cli.train import train as command
+from opilio.cli.lab_models import train as command
 from opilio.core.errors import UsageError
 from opilio.manage.train_attributes import train
 from opilio.manage.verify import verify

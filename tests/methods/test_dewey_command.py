@@ -12,11 +12,10 @@ from checks.small_webs import SmallWeb, one_line, opilio, page, served
 from opilio.core.errors import UsageError
 from opilio.core.records import FetchResult
 from opilio.core.settings import Settings
-from opilio.manage.dewey_view import build_dewey_view
 from opilio.manage.status import collection_status
 from opilio.methods.dewey.detect import PAPER_RULE, Dot, Galaxy, find_galaxy
 from opilio.methods.dewey.lexicon import builtin_lexicon
-from opilio.methods.dewey.plots import plot_dots
+from opilio.methods.dewey.view import build_dewey_view, plot_dots
 from opilio.parse.html import HtmlParser
 
 WRENS = "The wren is a small bird; wrens and other songbirds build nests. Clothing."

@@ -15,7 +15,7 @@ from opilio.methods.dewey.detect import (
     find_galaxy,
     first_galaxy,
 )
-from opilio.methods.dewey.plots import draw_dots
+from opilio.methods.dewey.view import draw_dots
 
 CLOTHING = LexiconHit(0, 1, "clothing", ("155.95", "391", "746.92"))
 

@@ -15,8 +15,7 @@ from opilio.methods.treasure.context_graph import (
 )
 from opilio.methods.treasure.graph import GraphDocument
 from opilio.methods.treasure.updater import GraphState
-from opilio.testing.conformance import check_ranker
-from opilio.testing.readings import lead_to, reading_of, terms_of, verdict_of
+from opilio.testing.conformance import check_ranker, lead_to, reading_of, terms_of, verdict_of
 
 LAYERS = {0: "wren robin nest song", 1: "garden hedge bird wren", 2: "county map village garden"}
 DOCUMENTS = [

@@ -24,11 +24,11 @@ from checks.small_webs import (
     stored,
 )
 from opilio.core.records import url_key
-from opilio.engine.link_columns import unpack
-from opilio.fetch.recorded import RecordedResponse
+from opilio.fetch.decoding import RecordedResponse
+from opilio.methods.treasure.build import load_collection_graph
 from opilio.methods.treasure.graph import GraphNode, TGraph, check_graph, encode_graph
-from opilio.methods.treasure.graph_builder import load_collection_graph
 from opilio.methods.treasure.ranker import TreasureRanker
+from opilio.rank.link_scores import unpack
 
 HUB = "http://birds.example/"
 GONE = "http://birds.example/birds-3.html"

@@ -20,9 +20,17 @@ from opilio.methods.treasure.graph import (
     TGraph,
     link_parts,
 )
-from opilio.methods.treasure.matching import MatchingOptions, NodeIndex, inverse_distance, match_links
-from opilio.methods.treasure.weights import DC_WEIGHTS, EQUAL_WEIGHTS, WeightEvidence, fit_weights
-from opilio.testing.readings import reading_of, terms_of
+from opilio.methods.treasure.matching import (
+    DC_WEIGHTS,
+    EQUAL_WEIGHTS,
+    MatchingOptions,
+    NodeIndex,
+    WeightEvidence,
+    fit_weights,
+    inverse_distance,
+    match_links,
+)
+from opilio.testing.conformance import reading_of, terms_of
 
 WORDS = ["grammar", "verb", "noun", "syntax", "train", "rail", "poem"]
 texts = st.lists(st.sampled_from(WORDS), max_size=5).map(" ".join)

@@ -10,16 +10,14 @@ from checks.scored_links import scored_links
 from opilio.core.page import BLOCK_BREAK, LINK_END, LINK_START, Link, Page, Reading
 from opilio.core.records import Outcome, Verdict, url_key
 from opilio.methods.dewey.detect import PAPER_RULE, RECOMMENDED_RULE, GalaxyRule, LexiconMatcher, link_galaxies
+from opilio.methods.dewey.judge import DeweyTarget
 from opilio.methods.dewey.lexicon import parse_lexicon
-from opilio.methods.dewey.target import DeweyTarget
 from opilio.methods.treasure.focus import MAX_WINDOW_TERMS, LinkFocusDetector
 from opilio.methods.treasure.graph import GraphNode, LinkDestination, TGraph
-from opilio.methods.treasure.matching import MatchingOptions
+from opilio.methods.treasure.matching import DC_WEIGHTS, MatchingOptions
 from opilio.methods.treasure.ranker import TextFunctions, TreasureRanker
 from opilio.methods.treasure.updater import GraphUpdater, GraphUpdaterOptions
-from opilio.methods.treasure.weights import DC_WEIGHTS
-from opilio.testing.conformance import check_learner, check_ranker
-from opilio.testing.readings import lead_to, verdict_of
+from opilio.testing.conformance import check_learner, check_ranker, lead_to, verdict_of
 from opilio.text.reading import PageReader, ParagraphContext
 from opilio.text.vocabulary import Vocabulary
 

@@ -7,7 +7,7 @@ from checks.documents import DOCBOOK, WREN, docx, epub, make_zip, pdf
 from opilio.core.errors import ParseError
 from opilio.core.page import Page
 from opilio.core.records import FetchResult
-from opilio.parse.documents import zipped
+from opilio.parse.documents import formats
 from opilio.parse.documents.formats import convert_document, document_formats
 from opilio.parse.documents.pdf import MAX_PAGES
 from opilio.parse.extract import extract_content
@@ -161,7 +161,7 @@ def test_pages_of_a_pdf_are_bounded() -> None:
 
 
 def test_bytes_that_an_archive_unpacks_to_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zipped, "MAX_BYTES", 100_000)
+    monkeypatch.setattr(formats, "MAX_BYTES", 100_000)
     chapters = [f"<p>{'wren ' * 10_000}" for _ in range(5)]
     response = convert_document(fetched(epub(*chapters), "application/epub+zip"))
     assert response.truncated == "length" and len(response.converted) < 110_000

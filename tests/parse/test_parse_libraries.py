@@ -6,7 +6,7 @@ import pytest
 
 from opilio.core.errors import ConfigError
 from opilio.core.settings import HtmlLibrary, Tree
-from opilio.engine.wiring.analysis import AnalysisOptions, build_shared_parts
+from opilio.engine.wiring.assembly import AnalysisOptions, build_shared_parts
 from opilio.engine.wiring.settings import complete_settings
 from opilio.parse.html import HtmlParser
 from opilio.testing.parser import answer, check_page

@@ -11,9 +11,9 @@ from checks.small_webs import SmallWeb, crawl, grid, served, settings_for
 from opilio.cli.main import run_command
 from opilio.core.errors import CollectionError
 from opilio.manage.status import collection_status
+from opilio.store.postgres.cluster import database_facts
 from opilio.store.postgres.collection import folder_of
 from opilio.store.postgres.connection import ConnectionLostError, PostgresConnection
-from opilio.store.postgres.roles import database_facts
 
 SEED = "http://h0.example/0.html"
 # Every command that takes the address of a database: DB stands for it, DIR for a folder with a collection.

@@ -3,7 +3,7 @@
 import pytest
 
 from opilio.core.protocols import DuplicateDetector
-from opilio.dedup.stored import DEDUP_TABLES, StoredDuplicateDetector
+from opilio.dedup.detector import DEDUP_TABLES, StoredDuplicateDetector
 from opilio.frontier.postgres.frontier import PostgresFrontier
 from opilio.frontier.postgres.schema import create_postgres_frontier
 from opilio.store.postgres.connection import PostgresConnection

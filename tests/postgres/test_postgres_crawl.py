@@ -14,6 +14,7 @@ from checks.opensearch_server import opensearch_double
 from checks.page_server import pages_of
 from checks.postgres_server import PostgresServer
 from checks.small_webs import BIRDS, SmallWeb, grid, one_line, opilio, page, served, settings_for
+from opilio.api.crawling import open_crawl
 from opilio.cli.demo import MARKER_FILE, demo
 from opilio.cli.main import run_command
 from opilio.core.errors import CollectionError, ConfigError, UsageError
@@ -24,26 +25,31 @@ from opilio.engine.cluster.worker import WorkerMeter
 from opilio.engine.politeness.traps import NOT_ARCHIVED_REASON, HostRules
 from opilio.engine.revisit.scheduler import ALL_REVISITED_REASON
 from opilio.engine.wiring.assembly import open_analysis
-from opilio.engine.wiring.launch import open_crawl
 from opilio.engine.wiring.settings import collection_settings
 from opilio.engine.wiring.start import initial_states, stored_topic
 from opilio.lab.server.server import LabWebServer
 from opilio.manage.compact import compact
 from opilio.manage.export import export_to_file
-from opilio.manage.history import page_history
 from opilio.manage.label import LabelRequest, label_pages
 from opilio.manage.merge import copy, merge
+from opilio.manage.pages import page_history
 from opilio.manage.status import collection_status
 from opilio.manage.verify import verify
 from opilio.manage.why import why
 from opilio.search.searcher import Searcher
 from opilio.store.collection import open_readonly
 from opilio.store.page_selection import PageFilter
+from opilio.store.postgres.cluster import (
+    DatabaseClock,
+    SharedConnection,
+    WorkerFigures,
+    database_facts,
+    newer_models,
+    remove_worker,
+    report_worker,
+)
 from opilio.store.postgres.collection import create_in_database, folder_of, open_database, place_of
-from opilio.store.postgres.outcomes import newer_models
-from opilio.store.postgres.roles import WorkerFigures, database_facts, remove_worker, report_worker
 from opilio.store.postgres.schema import POSTGRES_SCHEMA_VERSION, replace_schema
-from opilio.store.postgres.shared import DatabaseClock, SharedConnection
 from opilio.store.warc import response_record
 from opilio.web.pages import PAGES
 

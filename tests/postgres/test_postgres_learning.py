@@ -7,17 +7,21 @@ import pytest
 from opilio.core.settings import StopSettings
 from opilio.engine.cluster.worker import MIN_BACKLOG, WorkerCommitter, WorkerMeter
 from opilio.frontier.policy import FrontierPolicy
-from opilio.store.postgres.connection import PostgresConnection
-from opilio.store.postgres.outcomes import (
+from opilio.store.postgres.cluster import (
     KEPT_MODELS,
+    TRAINER,
+    DatabaseClock,
+    Role,
+    RoleLostError,
+    SharedConnection,
+    SharedReader,
     add_outcomes,
     newer_models,
     next_outcomes,
     publish_models,
     take_outcomes,
 )
-from opilio.store.postgres.roles import TRAINER, Role, RoleLostError
-from opilio.store.postgres.shared import DatabaseClock, SharedConnection, SharedReader
+from opilio.store.postgres.connection import PostgresConnection
 
 pytestmark = pytest.mark.usefixtures("collection")
 

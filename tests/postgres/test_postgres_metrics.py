@@ -8,9 +8,8 @@ from opilio.core.settings import StopSettings
 from opilio.engine.cluster.worker import WorkerCommitter, WorkerMeter
 from opilio.engine.visit import LeaseResult
 from opilio.frontier.policy import FrontierPolicy
+from opilio.store.postgres.cluster import DatabaseClock, SharedConnection, WorkerFigures, report_worker, worker_figures
 from opilio.store.postgres.connection import PostgresConnection
-from opilio.store.postgres.roles import WorkerFigures, report_worker, worker_figures
-from opilio.store.postgres.shared import DatabaseClock, SharedConnection
 from opilio.testing.leases import landed
 
 

@@ -10,27 +10,29 @@ import pytest
 
 from checks.object_stores import LocalObjects, Vanishing, running_s3
 from checks.small_webs import SmallWeb, grid, one_line, opilio, rows, served, settings_for
+from opilio.api.crawling import open_crawl
 from opilio.core.clock import VirtualClock
 from opilio.core.errors import ConfigError
 from opilio.core.events import ObjectStorageChanged
 from opilio.core.settings import Tree
-from opilio.engine.cluster.archiving import RETRY_S, ObjectArchive
-from opilio.engine.wiring.launch import open_crawl
-from opilio.fetch.recorded import RecordedResponse
+from opilio.fetch.decoding import RecordedResponse
 from opilio.manage.export import export_to_file
 from opilio.manage.repair import check_and_repair
 from opilio.manage.verify import verify
 from opilio.store.collection import open_readonly
 from opilio.store.page_selection import PageFilter
 from opilio.store.postgres.chunks import (
+    RETRY_S,
     ChunkMover,
     ChunkWriter,
+    ObjectArchive,
     delete_unused_objects,
     set_storage,
     storage_address,
     storage_facts,
     waiting_bytes,
 )
+from opilio.store.postgres.cluster import TRAINER, Role, RoleLostError
 from opilio.store.postgres.collection import create_in_database, folder_of, open_database
 from opilio.store.postgres.connection import PostgresConnection
 from opilio.store.postgres.objects import (
@@ -41,7 +43,6 @@ from opilio.store.postgres.objects import (
     check_address,
     create_storage,
 )
-from opilio.store.postgres.roles import TRAINER, Role, RoleLostError
 
 PAGES = 20
 

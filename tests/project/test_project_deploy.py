@@ -12,7 +12,7 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from opilio.cli.lazy_group import app
+from opilio.cli.commands import app
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))

@@ -26,7 +26,8 @@ EXEMPT = {
     "frontier/postgres/frontier.py:PostgresFrontier public methods": "implements Frontier",
     "methods/agents/frontier.py:SharedFrontier public methods": "implements Frontier",
     "methods/agents/link_queue.py:AgentLinkQueue public methods": "one queue: what it offers belongs together",
-    "rank/four_part_score.py:LinkScoreRanker.__init__ parameters": "its options are its constructor's arguments",
+    "methods/treasure/ranker.py:tgraph_ranker parameters": "the options of the ranker are its factory's arguments",
+    "rank/baselines.py:LinkScoreRanker.__init__ parameters": "its options are its constructor's arguments",
 }
 
 # Their functions build components: the keyword arguments are the component's options.

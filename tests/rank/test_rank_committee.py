@@ -10,16 +10,15 @@ from checks.scored_links import scored_links
 from checks.small_webs import rows as rows_of
 from opilio.core.clock import VirtualClock
 from opilio.core.records import url_key
-from opilio.engine.link_columns import unpack
 from opilio.learn.word_model import DENSE_FIELDS, LINK_FEATURES_DTYPE, unpack_features, url_prefixes
 from opilio.methods.dewey.detect import LexiconMatcher
 from opilio.methods.dewey.lexicon import parse_lexicon
 from opilio.methods.treasure.focus import GalaxyMember
 from opilio.rank.committee import CommitteeMember, CommitteeRanker, LinkWords
+from opilio.rank.link_scores import unpack
 from opilio.rank.meaning import LinkMeanings
 from opilio.rank.topic_genre import TopicGenreRanker
-from opilio.testing.conformance import PAGE, check_ranker
-from opilio.testing.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
+from opilio.testing.conformance import PAGE, check_ranker, lead_to, reading_of, terms_of, url_terms, verdict_of
 from opilio.text.url_words import UrlTerms
 from opilio.text.vocabulary import Vocabulary
 from opilio.text.word_vectors import load_word_vectors

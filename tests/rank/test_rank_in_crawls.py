@@ -9,7 +9,7 @@ import pytest
 from checks.engines import PageFetcher, html, plain_tree, run_engine, states
 from checks.small_webs import rows
 from opilio.core.records import url_key
-from opilio.engine.link_columns import unpack
+from opilio.rank.link_scores import unpack
 
 SITE = "http://a.example/"
 BIRDS = "wrens and other small birds sing where small wrens nest"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from opilio.core.page import Reading
 from opilio.rank.link_scores import LinkTextMeasure, LinkTexts
-from opilio.testing.readings import reading_of, terms_of, url_terms
+from opilio.testing.conformance import reading_of, terms_of, url_terms
 from opilio.topic.evolving import CompiledTable, compile_table
 from opilio.topic.weights import table_from_weights
 

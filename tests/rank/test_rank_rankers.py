@@ -7,11 +7,16 @@ from checks.scored_links import links_of, scored_links
 from opilio.core.errors import ConfigError
 from opilio.core.protocols import Ranker
 from opilio.core.records import Reason, Verdict
-from opilio.rank.baselines import BreadthRanker, FishRanker, ParentRanker, SharkRanker, inherited_potential
-from opilio.rank.four_part_score import LinkScoreRanker
+from opilio.rank.baselines import (
+    BreadthRanker,
+    FishRanker,
+    LinkScoreRanker,
+    ParentRanker,
+    SharkRanker,
+    inherited_potential,
+)
 from opilio.rank.topic_genre import TopicGenreOptions, TopicGenreRanker
-from opilio.testing.conformance import PAGE, check_ranker
-from opilio.testing.readings import HERE, lead_to, reading_of, terms_of, url_terms, verdict_of
+from opilio.testing.conformance import HERE, PAGE, check_ranker, lead_to, reading_of, terms_of, url_terms, verdict_of
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.genre import GenreDetector, default_genres
 from opilio.topic.senses import OTHER_SENSE

@@ -4,8 +4,8 @@ from checks.scored_links import ScoredLink, scored_links
 from opilio.core.records import FetchResult, Verdict
 from opilio.judge.similarity import CosineJudge
 from opilio.parse.html import HtmlParser
-from opilio.rank.four_part_score import LinkScoreRanker
-from opilio.testing.readings import lead_to
+from opilio.rank.baselines import LinkScoreRanker
+from opilio.testing.conformance import lead_to
 from opilio.text.idf import load_default_idf
 from opilio.text.reading import read_page
 from opilio.text.url_words import UrlTerms

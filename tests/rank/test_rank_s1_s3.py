@@ -21,7 +21,7 @@ from opilio.methods.attributes.features import (
     page_evidence,
 )
 from opilio.rank.topic_genre import KnownParents, ParentAgg, TopicGenreOptions, TopicGenreRanker
-from opilio.testing.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
+from opilio.testing.conformance import lead_to, reading_of, terms_of, url_terms, verdict_of
 from opilio.topic.evolving import EvolvingTopic, compile_table
 from opilio.topic.genre import GenreDetector, parse_genres
 from opilio.topic.page_terms import flat_idf

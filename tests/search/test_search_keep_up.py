@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from checks.indexed import Sheet, store
-from opilio.search.background import CPU_SHARE, MAX_PAUSE_S, BackgroundIndexer, CpuBudget
 from opilio.search.searcher import Searcher
 from opilio.store.collection import Collection
+from opilio.web.collections import CPU_SHARE, MAX_PAUSE_S, BackgroundIndexer, CpuBudget
 
 
 def until(true: Callable[[], bool], writer: BackgroundIndexer) -> None:

@@ -8,7 +8,7 @@ import pytest
 from checks.indexed import Sheet, lose, spoil, store
 from opilio.manage.compact import compact
 from opilio.manage.repair import check_and_repair
-from opilio.manage.verify_index import check_index
+from opilio.manage.verify import check_index
 from opilio.search.indexer import update_index
 from opilio.search.manifest import IndexManifest
 from opilio.search.searcher import Searcher

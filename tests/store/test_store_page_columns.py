@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 
 from opilio.store.collection import Collection
-from opilio.store.page_columns import PAGE_COLUMN_NAMES
+from opilio.store.schema import PAGE_COLUMN_NAMES
 
 # In a process of its own: the list is changed before any other module reads it.
 SCRIPT = textwrap.dedent(

@@ -15,9 +15,8 @@ from opilio.manage.merge import merge
 from opilio.manage.pages import PageTable
 from opilio.manage.why import why
 from opilio.store.collection import Collection, open_readonly
-from opilio.store.page_columns import NOT_RECORDED
 from opilio.store.page_selection import PageFilter
-from opilio.store.schema import SCHEMA_VERSION
+from opilio.store.schema import NOT_RECORDED, SCHEMA_VERSION
 
 ARCHIVE = Path(__file__).parent / "collections" / "version2.tar.xz"
 SITE = "http://127.0.0.1:8765"

@@ -9,8 +9,8 @@ import pytest
 from opilio.core.errors import TopicError
 from opilio.text.term_arrays import TermEncoder
 from opilio.text.vocabulary import Vocabulary
-from opilio.topic.query_log import QueryLogSmoothing, QueryLogWeights, stem_query
 from opilio.topic.topic import SourceWeights, Topic, build_topic_table, count_stems, make_stemmer, make_topic
+from opilio.topic.weights import QueryLogSmoothing, QueryLogWeights, stem_query
 
 COMMON = {"speci": 1.0, "place": 0.5, "lake": 2.0}
 PAGE = "The heron is a wading bird. Herons nest near lakes. A heron eats fish in shallow water."

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from opilio.lab.experiments.replay import OfflineWeb, lab_settings, replay_crawl
-from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.plan import WebShape
 from opilio.lab.synthetic.web import write_synthetic_web
 from opilio.lab.webs.pages import ParsedPages
 from opilio.lab.webs.topics import LabTopic, load_topics

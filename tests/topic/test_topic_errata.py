@@ -11,12 +11,11 @@ from checks.engines import PageFetcher, html, plain_tree, run_engine, states
 from checks.scored_links import scored_links
 from opilio.core.registry import kind_options
 from opilio.judge.similarity import ContainsJudge
-from opilio.rank.four_part_score import LinkScoreRanker
-from opilio.testing.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
+from opilio.rank.baselines import LinkScoreRanker
+from opilio.testing.conformance import lead_to, reading_of, terms_of, url_terms, verdict_of
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.page_terms import PageTerms
-from opilio.topic.query_log import QueryLogSmoothing, QueryLogWeights
-from opilio.topic.weights import table_from_weights
+from opilio.topic.weights import QueryLogSmoothing, QueryLogWeights, table_from_weights
 
 HERE = "http://a.example/"
 weights = st.dictionaries(st.sampled_from(["wren", "nest", "song", "hedge"]), st.floats(0.01, 9.0), min_size=1)

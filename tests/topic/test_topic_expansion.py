@@ -20,9 +20,8 @@ from opilio.topic.expansion import (
     QueryLogExpansion,
 )
 from opilio.topic.expansion_kinds import pagewise_expansion
-from opilio.topic.query_log import QueryLogSmoothing
 from opilio.topic.senses import OTHER_SENSE
-from opilio.topic.weights import NoiseFilter, TfDf, TfIdf, WeightTable, table_from_weights
+from opilio.topic.weights import NoiseFilter, QueryLogSmoothing, TfDf, TfIdf, WeightTable, table_from_weights
 
 BASE = table_from_weights({"wren": 1.0, "nest": 0.5})
 PAGE = {"wren": 4, "song": 3, "perch": 1, "hedge": 2}

@@ -19,8 +19,8 @@ from opilio.judge.similarity import CosineJudge
 from opilio.lab.evaluation.metrics import harvest
 from opilio.lab.experiments.declarations import load_experiment, paper_tables
 from opilio.methods.attributes.rows import ATTRIBUTES
-from opilio.rank.four_part_score import LinkScoreRanker
-from opilio.testing.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
+from opilio.rank.baselines import LinkScoreRanker
+from opilio.testing.conformance import lead_to, reading_of, terms_of, url_terms, verdict_of
 from opilio.text.reading import PageReader, SentenceContext
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.evolving import EvolvingTopic

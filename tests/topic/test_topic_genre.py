@@ -3,7 +3,7 @@
 import pytest
 
 from opilio.core.errors import TopicError
-from opilio.testing.readings import reading_of, terms_of
+from opilio.testing.conformance import reading_of, terms_of
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.genre import GenreDetector, default_genres, parse_genres
 

@@ -10,8 +10,8 @@ from opilio.core.registry import build_component, complete_section, section_kind
 from opilio.frontier.memory import MemoryFrontier
 from opilio.frontier.policy import Expiring, FrontierPolicy
 from opilio.judge.similarity import CosineJudge, CosineNorm
-from opilio.rank.four_part_score import LinkScoreRanker
-from opilio.testing.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
+from opilio.rank.baselines import LinkScoreRanker
+from opilio.testing.conformance import lead_to, reading_of, terms_of, url_terms, verdict_of
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.expansion import ExpansionStart
 from opilio.topic.page_terms import PageTerms, TermWeighting

@@ -6,12 +6,11 @@ import pytest
 
 from opilio.core.errors import TopicError
 from opilio.engine.wiring.settings import complete_settings
-from opilio.engine.wiring.topic import build_query_log_reader
-from opilio.engine.wiring.topic_files import LoggedQuery, read_query_log, split_intervals
+from opilio.engine.wiring.topic import LoggedQuery, build_query_log_reader, read_query_log, split_intervals
 from opilio.manage.topic_builder import QueryLogInput, keywords_from_log
 from opilio.text.vocabulary import Vocabulary
-from opilio.topic.query_log import QueryLogSmoothing
 from opilio.topic.setup import resolve_settings
+from opilio.topic.weights import QueryLogSmoothing
 
 S4_09 = (
     "Kejriwal new manifesto for lok sabha polls 2014.\n"

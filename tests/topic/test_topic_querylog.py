@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opilio.core.errors import TopicError
-from opilio.topic.query_log import QueryLogSmoothing, QueryLogWeights, query_frequencies, stem_query
+from opilio.topic.weights import QueryLogSmoothing, QueryLogWeights, query_frequencies, stem_query
 
 STOP = {"for", "of", "it", "the", "a", "can", "do", "did", "will", "shall"}  # "new" is not one of them (S4-E3)
 QUERIES = (

@@ -5,13 +5,12 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from checks.small_webs import BIRDS, SmallWeb, crawl, page, served, settings_for, word
-from opilio.cli.lazy_group import app
+from opilio.cli.commands import app
 from opilio.core.page import BLOCK_BREAK, Page
 from opilio.core.records import Analysis, FetchResult, Outcome
 from opilio.engine.analysis import PageFeatures
-from opilio.fetch.recorded import RecordedResponse
-from opilio.testing.conformance import check_learner
-from opilio.testing.readings import lead_to
+from opilio.fetch.decoding import RecordedResponse
+from opilio.testing.conformance import check_learner, lead_to
 from opilio.text.reading import read_page
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.site_text import COUNTED_PAGES, MIN_SITE_PAGES, SiteText, example_texts, shown_text

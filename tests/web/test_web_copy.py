@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from checks.browsing import chromium, tab
 from checks.page_server import Client, pages_of
 from checks.small_webs import BIRDS, HTML, SmallWeb, crawl, served, settings_for
-from opilio.fetch.recorded import RecordedResponse
+from opilio.fetch.decoding import RecordedResponse
 
 URL = "http%3A%2F%2Fh0.example%2F"
 WEEK_S = 7 * 86_400.0

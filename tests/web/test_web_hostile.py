@@ -11,7 +11,7 @@ from playwright.sync_api import Browser
 from checks.browsing import PHONE, chromium, tab
 from checks.page_server import Client, crawled, pages_of
 from checks.small_webs import BIRDS, HTML, SmallWeb, page
-from opilio.fetch.recorded import RecordedResponse
+from opilio.fetch.decoding import RecordedResponse
 
 SCRIPT = "<script>window.hacked=1;alert(1)</script>"
 IMAGE = '"><img src=x onerror="window.hacked=1;alert(2)">'

@@ -17,7 +17,7 @@ from checks.page_server import Client, crawled, mixed_web, pages_of
 from checks.search_doubles import KEY, search_double
 from checks.small_webs import PATIENCE_S, SmallWeb, flags, served, settings_for, started, until
 from opilio.lab.server.server import LabWebServer
-from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.plan import WebShape
 from opilio.lab.synthetic.web import SyntheticWeb, topic_tables
 from opilio.manage.status import collection_status
 from opilio.manage.topic_builder import table_history

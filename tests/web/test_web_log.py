@@ -14,7 +14,7 @@ from checks.page_addresses import addresses
 from checks.page_server import Client, crawled, pages_of
 from checks.small_webs import BIRDS, HTML, SmallWeb, page, rows
 from opilio.core import events
-from opilio.fetch.recorded import RecordedResponse
+from opilio.fetch.decoding import RecordedResponse
 from opilio.web.pages.crawl import KINDS
 from opilio.web.sentences import event_sentence
 

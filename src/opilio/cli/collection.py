@@ -72,7 +72,7 @@ def why(
 ) -> int:
     """Explain why a URL was fetched, skipped or kept."""
     from opilio.cli.text_output import format_history, format_why
-    from opilio.manage.history import page_history
+    from opilio.manage.pages import page_history
     from opilio.manage.why import why as explain
 
     if history:

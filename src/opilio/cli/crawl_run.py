@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 from typing import NamedTuple
 
+from opilio.api.crawling import new_event_loop, open_crawl
 from opilio.cli.main import INTERRUPTED, print_error
 from opilio.cli.options import print_json, print_message, print_text
 from opilio.core.clock import SystemClock
@@ -14,7 +15,6 @@ from opilio.core.files import pluralize
 from opilio.core.settings import Tree
 from opilio.engine.cluster.session import ClusterRun
 from opilio.engine.loop import Engine
-from opilio.engine.wiring.launch import new_event_loop, open_crawl
 from opilio.manage.progress import CrawlProgress
 from opilio.manage.status import collection_status, describe_obstacles
 from opilio.manage.why import explain_empty_crawl

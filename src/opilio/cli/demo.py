@@ -21,7 +21,7 @@ from opilio.cli.options import QuietOption, parse_place, print_message
 from opilio.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from opilio.lab.synthetic.shape import WebShape
+    from opilio.lab.synthetic.plan import WebShape
 
 BASELINE_STRATEGY = "breadth"
 MARKER_FILE = "made-by-opilio-demo"  # the folder was made by the demo and may be replaced
@@ -100,7 +100,7 @@ def _command_name() -> str:
 
 
 def _shape() -> "WebShape":
-    from opilio.lab.synthetic.shape import WebShape
+    from opilio.lab.synthetic.plan import WebShape
 
     return WebShape(seed=7, pages=3000, hosts=40, topics=3, topical_share=0.3, slow_hosts=0, failing_hosts=1)
 
@@ -163,7 +163,7 @@ def demo_proxy(folder: Path | None) -> Iterator[str | None]:
     if folder is None or not _is_demo(folder):
         yield None
         return
-    from opilio.lab.server.process import WebServerProcess
+    from opilio.api.lab import WebServerProcess
 
     with closing(WebServerProcess(_shape())) as server:
         print_message(f"the demo's web is served again, at {server.proxy}")
@@ -211,8 +211,8 @@ def _config(table: dict[str, Any], fetches: int, folder: Path) -> Path:
 
 def _run_crawl(config: Path, strategy: str, place: str, quiet: bool) -> tuple[int, list[str]]:
     """One crawl; its exit code and the URLs requested from the server, in order."""
+    from opilio.api.lab import WebServerProcess
     from opilio.lab.server.http import fetch_attempts, read_access_log
-    from opilio.lab.server.process import WebServerProcess
 
     log = config.parent / f"{strategy}.log"
     with closing(WebServerProcess(_shape(), log)) as server:

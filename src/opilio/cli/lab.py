@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from opilio.lab.experiments.runs import ExperimentRunner
     from opilio.lab.reports.revisits import RevisitRun
     from opilio.lab.server.server import LabWebServer
-    from opilio.lab.synthetic.shape import WebShape
+    from opilio.lab.synthetic.plan import WebShape
     from opilio.lab.webs.summary import WebSummary
 
 
@@ -176,7 +176,7 @@ def _shape(given: list[str] | None, seed: int) -> "WebShape":
     from opilio.core.errors import UsageError
     from opilio.core.settings import Tree
     from opilio.core.settings_input import describe_validation_error, parse_assignment
-    from opilio.lab.synthetic.shape import WebShape
+    from opilio.lab.synthetic.plan import WebShape
 
     tree: Tree = {"seed": seed}
     for text in given or ():

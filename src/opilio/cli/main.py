@@ -74,8 +74,7 @@ def _run_app(arguments: list[str]) -> int:
     from typer import Exit
     from typer.exceptions import TyperException
 
-    from opilio.cli.commands import resolve_alias
-    from opilio.cli.lazy_group import app
+    from opilio.cli.commands import app, resolve_alias
     from opilio.core.errors import OpilioError
 
     arguments, hint = resolve_alias(arguments)

@@ -193,7 +193,7 @@ def agents(
 
     Shows their state, their harvest and the words each has learnt.
     """
-    from opilio.manage.agents import list_agents, retire_agent
+    from opilio.manage.status import list_agents, retire_agent
 
     if retire:
         running = retire_agent(folder, retire, time.time())

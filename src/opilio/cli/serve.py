@@ -15,7 +15,7 @@ from opilio.cli.options import JsonOption, complete_collections, parse_place, pr
 from opilio.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from opilio.web.server import UiServerConfig
+    from opilio.web.app import UiServerConfig
 
 
 def serve(
@@ -57,8 +57,8 @@ def serve(
     Search, live crawls, explanations, topic, queue and experiment runs, as pages and as JSON.
     With --mcp: the same for programs that use language models.
     """
-    from opilio.web.server import UiServerConfig
-    from opilio.web.server import serve as run_server
+    from opilio.web.app import UiServerConfig
+    from opilio.web.app import serve as run_server
 
     config = UiServerConfig(
         host=host,
@@ -121,7 +121,7 @@ def doctor(
     facts = _facts()
     if place:
         from opilio.store.postgres.chunks import storage_facts
-        from opilio.store.postgres.roles import database_facts
+        from opilio.store.postgres.cluster import database_facts
 
         facts = {**database_facts(place), **storage_facts(place), **facts}
     if json:

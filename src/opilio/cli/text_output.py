@@ -12,13 +12,12 @@ from opilio.cli.options import print_message
 from opilio.core.files import pluralize
 from opilio.core.protocols import LENGTH, LINK_TO_PAGE, PAGE_ALONE, SITE_TEXT
 from opilio.core.records import Reason
-from opilio.manage.history import format_utc
+from opilio.manage.pages import format_utc
 from opilio.manage.results import Explanation, Forecast, LinkContext, PageExplanation, PageHistory, RankerExplanation
 from opilio.manage.train_attributes import TrainingResult
 from opilio.methods.attributes.evaluation import PAPER_PRECISION, LearnerResult, MeanInterval
-from opilio.search.hit_display import rich_hit, rich_passage
 from opilio.search.passages import PassageResults
-from opilio.search.results import SearchHit, SearchResults
+from opilio.search.results import SearchHit, SearchResults, rich_hit, rich_passage
 
 
 def format_why(found: Explanation) -> list[str]:

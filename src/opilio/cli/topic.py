@@ -63,7 +63,7 @@ def build_topic(
     from opilio.core.errors import TopicError
     from opilio.core.files import require_new_file, write_output
     from opilio.core.settings import Settings, TopicSettings
-    from opilio.engine.wiring.topic_files import read_query_log
+    from opilio.engine.wiring.topic import read_query_log
     from opilio.manage.topic_builder import (
         QueryLogInput,
         build_table_from_pages,
@@ -71,11 +71,11 @@ def build_topic(
         format_topic_file,
         keywords_from_log,
     )
-    from opilio.methods.dewey.target import add_dewey_classes
+    from opilio.methods.dewey.judge import add_dewey_classes
     from opilio.text.vocabulary import Vocabulary
-    from opilio.topic.query_log import QueryLogSmoothing
     from opilio.topic.setup import check_language
     from opilio.topic.topic import make_topic
+    from opilio.topic.weights import QueryLogSmoothing
 
     require_new_file("--out", out)
     check_language(language or "", "--language")
@@ -115,7 +115,7 @@ def show_topic(
     json: JsonOption = False,
 ) -> int:
     """Print a collection's topic table, or its history."""
-    from opilio.manage.agents import agent_cards
+    from opilio.manage.status import agent_cards
     from opilio.manage.topic_builder import site_text_count, table_history, table_to_dict
     from opilio.store.collection import open_readonly
 
@@ -210,7 +210,7 @@ async def _read_example_texts(places: list[str], option: str, network: dict[str,
 
     from opilio.core.settings import Settings
     from opilio.engine.wiring.fetcher import build_fetcher
-    from opilio.engine.wiring.topic_files import read_examples
+    from opilio.engine.wiring.topic import read_examples
 
     settings = Settings()
     settings.fetch = msgspec.structs.replace(settings.fetch, **network)

@@ -32,11 +32,11 @@ from opilio.core.records import (
 from opilio.core.scope import ScopeSettings, page_refusal
 from opilio.core.settings import Settings
 from opilio.dedup.fingerprint import digest_body
-from opilio.engine.link_columns import pack
 from opilio.parse.documents.formats import convert_document
 from opilio.parse.page_state import find_wall, soft_404_phrase
 from opilio.parse.signals import PageSignals
 from opilio.parse.sitemaps import parse_sitemap
+from opilio.rank.link_scores import pack
 from opilio.store.warc import response_record
 from opilio.text.language_id import identify_language
 from opilio.text.languages import language_code

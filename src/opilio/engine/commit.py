@@ -12,11 +12,9 @@ from opilio.core.events import BatchCommitted, CrawlStopped, Event, HostBackedOf
 from opilio.core.protocols import DuplicateDetector, Frontier, LinkScorer
 from opilio.core.records import HostLease, Lead, Outcome, PageChange
 from opilio.core.urls import host_of
-from opilio.engine.copy_links import AliasFinder
-from opilio.engine.discovery import SiteDiscovery
 from opilio.engine.labels import LabelInbox
 from opilio.engine.learning import LearnerGroup
-from opilio.engine.outgoing import OutgoingLeads
+from opilio.engine.outgoing import AliasFinder, OutgoingLeads, SiteDiscovery
 from opilio.engine.politeness.robots import RobotsRules
 from opilio.engine.politeness.traps import UrlFilter, save_given_up
 from opilio.engine.revisit.outcomes import RevisitOutcomes, StoredPages

@@ -24,7 +24,6 @@ from opilio.core.protocols import (
 from opilio.core.records import Lead, LinkColumns, Outcome
 from opilio.core.registry import LINK_SCORERS, has_plugin, load_plugin
 from opilio.engine.learning import NO_OWNER, Owner
-from opilio.engine.link_columns import build_leads, unpack
 from opilio.engine.link_memory import CommitteeLearner
 from opilio.frontier.sqlite.urls import best_urls
 from opilio.learn.committee import Committee, FoundLinks
@@ -33,6 +32,7 @@ from opilio.learn.scoring import SourcePage
 from opilio.learn.word_model import unpack_features
 from opilio.rank.committee import CommitteeRanker
 from opilio.rank.link_graph import Boost, CrawledLinkGraph, NodeColumn
+from opilio.rank.link_scores import build_leads, unpack
 from opilio.store.answers import newest_linked_pages
 from opilio.store.collection import Collection
 

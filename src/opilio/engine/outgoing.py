@@ -1,15 +1,199 @@
-"""The URLs to queue after a visit: the links of a page, the target of a redirect, URLs to fetch again."""
+"""The URLs to queue after a visit: links, redirects, links of copies, and URLs that a site lists itself.
 
+A page that names another URL as its canonical one (rel=canonical) is an alias if both have the same title and about the
+same number of words. The links that the original of a copy does not have are followed: pages of a gallery or listing
+can have equal words and different links. A mirror has the same links as its original at another place: equal paths, or
+equal paths relative to the page. They are not followed.
+
+In a first crawl sitemaps (robots.txt, /sitemap.xml, index files) and feeds are read too, on hosts of seeds and hosts
+with a relevant page. The number of listed URLs is limited per host, so that a sitemap of a million URLs does not fill
+the queue: URLs with words of the topic come first, then the newest.
+"""
+
+from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
+import numpy as np
 
 from opilio.core.caches import evict_oldest
 from opilio.core.protocols import Database, LinkScorer
-from opilio.core.records import Lead, Outcome, PageChange, Tier, url_key
-from opilio.core.urls import host_of
-from opilio.engine.copy_links import CopyLinkFilter
+from opilio.core.records import Lead, Outcome, PageChange, SitemapEntry, Tier, url_key
+from opilio.core.settings import Settings
+from opilio.core.urls import host_of, origin_of
+from opilio.engine.politeness.robots import decode_rules
 from opilio.engine.visit import VisitLimits
+from opilio.rank.link_scores import pack, unpack
+from opilio.seeds.queries import count_query_words
+from opilio.store.answers import links_of
+from opilio.store.pages import page_outline, page_url
+from opilio.store.writer import stored_robots
+
+# An endless chain of pages with one text ends here; a listing of 5,000 items at 50 per page does not.
+MAX_COPIES_FOLLOWED = 100
+MAX_TRACKED_ORIGINALS = 20_000
+ON_ORIGINAL = "also on the original"
+
+
+class _PageOutline(NamedTuple):
+    key: int
+    title: str
+    words: int
+
+
+class AliasFinder:
+    """Finds the page that another one is an alias of. Remembers canonical URLs of this run, in bounded memory."""
+
+    def __init__(self, connection: Database) -> None:
+        self._connection = connection
+        # By the key of a canonical URL: the first page that named it.
+        self._first: dict[int, _PageOutline] = {}
+
+    def find_original(self, page: Outcome) -> int:
+        """The key of the page that has the same canonical URL; 0 if there is none."""
+        analysis, lead = page.analysis, page.lead
+        if analysis is None or not (analysis.canonical or lead.key in self._first):
+            return 0
+        target = lead.key
+        if analysis.canonical and analysis.canonical != lead.url:
+            # Sites set it wrongly, most often to another site.
+            if host_of(analysis.canonical).removeprefix("www.") != lead.host.removeprefix("www."):
+                return 0
+            target = url_key(analysis.canonical)
+        first = self._first.get(target) or (self._stored(target) if target != lead.key else None)
+        if first is None:
+            self._first[target] = _PageOutline(lead.key, analysis.title, analysis.words)
+            evict_oldest(self._first, MAX_TRACKED_ORIGINALS)
+            return 0
+        alike = first.title == analysis.title and first.words <= 2 * analysis.words <= 4 * first.words
+        return first.key if first.key != lead.key and alike else 0
+
+    def _stored(self, key: int) -> _PageOutline | None:
+        """The page with this key, or its original if it is a copy."""
+        row = page_outline(self._connection, key)
+        if row is not None and row.duplicate_of:
+            key, row = row.duplicate_of, page_outline(self._connection, row.duplicate_of)
+        return None if row is None else _PageOutline(key, row.title, row.words)
+
+
+class CopyLinkFilter:
+    """Drops the links of a copy that its original has too. Counts, in bounded memory, the copies of each original."""
+
+    def __init__(self, connection: Database, enabled: bool = True) -> None:
+        self._connection = connection
+        self._enabled = enabled
+        self._followed: Counter[int] = Counter()
+
+    def distinct_links(self, copy: Outcome) -> Outcome | None:
+        """The copy with the links to follow; None if there are none."""
+        original = copy.duplicate_of
+        if not self._enabled or copy.analysis is None or copy.analysis.agent_analyses:
+            return None
+        if self._followed[original] >= MAX_COPIES_FOLLOWED:
+            return None
+        links, original_url = unpack(copy.analysis.links), page_url(self._connection, original)
+        if not links.urls or not original_url:
+            return None
+        known = unpack(links_of(self._connection, original))
+        known_keys = set(np.frombuffer(known.keys, dtype=np.int64).tolist())
+        places = {place for url in known.urls for place in _places(url, original_url)}
+        keys = np.frombuffer(links.keys, dtype=np.int64).tolist()
+        repeated = {
+            index: ON_ORIGINAL
+            for index, (url, key) in enumerate(zip(links.urls, keys, strict=True))
+            if key == original or key in known_keys or not places.isdisjoint(_places(url, copy.lead.url))
+        }
+        if len(repeated) == len(links.urls):
+            return None
+        self._followed[original] += 1
+        evict_oldest(self._followed, MAX_TRACKED_ORIGINALS)
+        columns = msgspec.structs.replace(links, dropped=repeated | links.dropped)
+        return msgspec.structs.replace(copy, analysis=msgspec.structs.replace(copy.analysis, links=pack(columns)))
+
+
+def _places(url: str, page: str) -> tuple[str, ...]:
+    """Where a link points apart from the host: its path and query, and the same relative to the page's folder."""
+    target, base = urlsplit(url), urlsplit(page)
+    place = f"{target.path}?{target.query}"
+    folder = base.path.rpartition("/")[0] + "/"
+    if target.netloc != base.netloc or not place.startswith(folder):
+        return (place,)
+    return place, "./" + place[len(folder) :]
+
+
+MAX_LISTS_PER_HOST = 20  # sitemaps and feeds
+MAX_URLS_PER_HOST = 2_000
+MAX_TRACKED_HOSTS = 20_000
+LIST_SCORE = 0.5  # one request that may bring many links
+# Below links that are likely to be relevant: a sitemap does not state the topic of a page.
+PLAIN_SCORE, MATCHING_SCORE = 0.05, 0.3
+
+
+class SiteDiscovery:
+    """Turns sitemaps and feeds into leads, in bounded memory. Runs inside the committer's unit of work."""
+
+    def __init__(self, settings: Settings, connection: Database) -> None:
+        topic = settings.topic
+        self._query = " ".join([topic.name, topic.description, *topic.keywords])
+        # Guessing /sitemap.xml costs a request per host: only where the crawl is limited to sites.
+        self._guess_sitemap = bool(settings.scope.allow)
+        self._connection = connection
+        self._lists: Counter[str] = Counter()
+        self._urls: Counter[str] = Counter()
+        self._asked: dict[str, None] = {}
+
+    def leads(self, outcomes: Sequence[Outcome]) -> list[Lead]:
+        """Leads to the sitemaps and feeds of these pages, and to what fetched sitemaps and feeds list."""
+        leads: list[Lead] = []
+        for outcome in outcomes:
+            analysis = outcome.analysis
+            if analysis is None:
+                continue
+            if analysis.sitemap_entries:
+                leads += self._listed_leads(analysis.sitemap_entries, outcome.lead)
+            elif analysis.verdict is not None and (outcome.relevant or not outcome.lead.parent):
+                leads += self._list_leads([*self._sitemaps(outcome.lead.url), *analysis.feeds], outcome.lead)
+        return leads
+
+    def _sitemaps(self, url: str) -> list[str]:
+        """The sitemaps of a page's host, once per run: those of its robots.txt, else a guess if allowed."""
+        origin = origin_of(url)
+        if origin in self._asked:
+            return []
+        self._asked[origin] = None
+        evict_oldest(self._asked, MAX_TRACKED_HOSTS)
+        rules = decode_rules(stored_robots(self._connection, origin))
+        if rules is None:
+            return []
+        named = list(rules.sitemaps)
+        return named or ([f"{origin}/sitemap.xml"] if self._guess_sitemap else [])
+
+    def _list_leads(self, urls: Sequence[str], source: Lead) -> list[Lead]:
+        """Leads to sitemaps and feeds of the same host."""
+        own = [url for url in urls if host_of(url) == source.host]
+        room = MAX_LISTS_PER_HOST - self._lists[source.host]
+        kept = own[: max(0, room)]
+        self._lists[source.host] += len(kept)
+        evict_oldest(self._lists, MAX_TRACKED_HOSTS)
+        return [_lead(url, source, LIST_SCORE) for url in kept]
+
+    def _listed_leads(self, entries: Sequence[SitemapEntry], source: Lead) -> list[Lead]:
+        sitemaps = [entry.url for entry in entries if entry.is_sitemap]
+        pages = [entry for entry in entries if not entry.is_sitemap and host_of(entry.url) == source.host]
+        hits = {entry.url: count_query_words(entry.url, self._query) for entry in pages}
+        pages.sort(key=lambda entry: (-hits[entry.url], -entry.modified_at))
+        kept = pages[: max(0, MAX_URLS_PER_HOST - self._urls[source.host])]
+        self._urls[source.host] += len(kept)
+        evict_oldest(self._urls, MAX_TRACKED_HOSTS)
+        found = [_lead(e.url, source, MATCHING_SCORE if hits[e.url] else PLAIN_SCORE) for e in kept]
+        return [*self._list_leads(sitemaps, source), *found]
+
+
+def _lead(url: str, source: Lead, score: float) -> Lead:
+    return Lead(url=url, key=url_key(url), host=host_of(url), score=score, depth=source.depth + 1, parent=source.key)
+
 
 MAX_COOKIE_RETRIES = 20_000  # remembered
 

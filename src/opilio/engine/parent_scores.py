@@ -6,9 +6,8 @@ import numpy as np
 
 from opilio.core.protocols import Database, LinkScorer
 from opilio.core.records import Lead, LinkColumns, Outcome
-from opilio.engine.link_columns import build_leads, unpack
 from opilio.engine.link_scoring import LinkScorerContext, StaticLinkScorer
-from opilio.rank.link_scores import ScoreColumn
+from opilio.rank.link_scores import ScoreColumn, build_leads, unpack
 from opilio.rank.topic_genre import GENRE_PART, PAGE_PART, KnownParents, ParentValues, TopicGenreOptions, best_genre
 from opilio.store.answers import linked_pages
 

@@ -25,8 +25,8 @@ from opilio.core.warc import (
     read_with_member,
     scan_records,
 )
+from opilio.fetch.decoding import RecordedResponse, recorded_response
 from opilio.fetch.http import redirect_target
-from opilio.fetch.recorded import RecordedResponse, recorded_response
 
 _LOCAL_HEADER_BYTES = 30  # of a ZIP entry, before its name
 _ZIP_SUFFIX = ".wacz"

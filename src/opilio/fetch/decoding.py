@@ -1,4 +1,4 @@
-"""Decodes content encodings as the bytes arrive, with a limit on the output.
+"""Decodes content encodings, as the bytes arrive or of a response that an archive recorded, with a limit on the output.
 
 libcurl does no decoding: the libcurl in pycurl's wheels supports brotli but not zstd, and decodes either everything or
 nothing. One decoder also means one limit.
@@ -9,10 +9,12 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import IO, Any, Protocol, cast
 
+import msgspec
 import zstandard
 from isal import isal_zlib
 
 from opilio.core.errors import OpilioError
+from opilio.core.warc import MAX_RECORD_BYTES, ByteBuffer, WarcRecord, parse_http, read_record
 
 # Optional; without it br is not offered to servers. Untyped, hence not a plain import.
 brotli: Any = import_module("brotli") if find_spec("brotli") else None
@@ -235,3 +237,72 @@ def decode_readable(encodings: str, damaged: bytes, limit: int) -> bytes:
     except (BodyTooLargeError, DecodingError):
         pass
     return found
+
+
+_TRANSFER_HEADERS = frozenset(
+    {"content-encoding", "transfer-encoding", "content-length", "connection", "keep-alive", "trailer", "upgrade"}
+)
+
+
+class RecordedResponse(msgspec.Struct, frozen=True):
+    """A recorded response: the body decoded, without the headers of its transfer."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+    def header(self, name: str) -> str:
+        return next((v for k, v in self.headers if k.lower() == name), "")
+
+
+def read_response(data: ByteBuffer, offset: int, length: int) -> RecordedResponse:
+    """The response in the record at an offset from `scan_records`."""
+    return recorded_response(read_record(data, offset, length))
+
+
+def recorded_response(record: WarcRecord) -> RecordedResponse:
+    """The response in a record."""
+    if record.is_http:
+        return parse_http_response(record.block)
+    return RecordedResponse(200, (("Content-Type", record.fields.get("content-type", "text/html")),), record.block)
+
+
+def parse_http_response(message: bytes) -> RecordedResponse:
+    """Parse a raw HTTP response and decode its body."""
+    raw = RecordedResponse(*parse_http(message))
+    body = raw.body
+    if raw.header("transfer-encoding").lower() == "chunked":
+        body = _decode_chunked(body)
+    body = _decode_content(body, raw.header("content-encoding"))
+    kept = tuple((k, v) for k, v in raw.headers if k.lower() not in _TRANSFER_HEADERS)
+    return RecordedResponse(raw.status, kept, body)
+
+
+def _decode_chunked(body: bytes) -> bytes:
+    """The content of a chunked body; the body itself if it is not chunked (some tools undo it).
+
+    >>> _decode_chunked(b"4\\r\\nwren\\r\\n0\\r\\n"), _decode_chunked(b"-6\\r\\n"), _decode_chunked(b"wren")
+    (b'wren', b'', b'wren')
+    """
+    parts: list[bytes] = []
+    position = 0
+    while position < len(body):
+        line_end = body.find(b"\r\n", position)
+        try:
+            size = int(body[position:line_end].split(b";")[0], 16)
+        except ValueError:
+            return body if not parts else b"".join(parts)
+        # A negative size would lead back and never end.
+        if size <= 0:
+            break
+        parts.append(body[line_end + 2 : line_end + 2 + size])
+        position = line_end + 4 + size
+    return b"".join(parts)
+
+
+def _decode_content(body: bytes, encodings: str) -> bytes:
+    """The content of a compressed body; the body itself if it is not compressed that way (some tools undo it)."""
+    try:
+        return Decoder(encodings, MAX_RECORD_BYTES).feed(body) or body
+    except (BodyTooLargeError, DecodingError):
+        return body

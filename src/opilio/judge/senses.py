@@ -10,7 +10,7 @@ from opilio.core.errors import TopicError
 from opilio.core.page import Reading
 from opilio.core.protocols import BaseLearner, Judge, OnlineLearner
 from opilio.core.records import Outcome, Reason, Verdict
-from opilio.text.phrases import PhraseMatcher
+from opilio.text.vocabulary import PhraseMatcher
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.page_terms import PageTerms
 from opilio.topic.senses import OTHER_SENSE, ContextRule, SenseWeights, nearby_terms

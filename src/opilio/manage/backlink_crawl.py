@@ -22,12 +22,12 @@ from opilio.core.records import url_key
 from opilio.core.settings import Settings, Tree
 from opilio.core.settings_input import merge_trees
 from opilio.core.urls import canonicalize_url
-from opilio.engine.link_columns import unpack
 from opilio.engine.wiring.seeding import find_configured_seeds
 from opilio.engine.wiring.session import CrawlSession, create_crawl, resume_crawl
 from opilio.engine.wiring.settings import complete_settings
 from opilio.manage.pages import PageTable
 from opilio.methods.treasure.build import GraphLimits
+from opilio.rank.link_scores import unpack
 from opilio.seeds.finder import SeedProblem, SeedRequest
 from opilio.store.answers import count_answers, links_of
 from opilio.store.collection import collection_exists, open_readonly

@@ -14,21 +14,24 @@ import msgspec
 
 from opilio import __version__
 from opilio.core.errors import CollectionError
-from opilio.engine.recover import recover
+from opilio.engine.integrity import recover
 from opilio.store.collection import Collection
 from opilio.store.connection import DATABASE, database_error
 from opilio.store.locks import try_exclusive_lock
 from opilio.store.maintain.integrity import (
     MovedRecord,
+    StoredRecord,
+    add_dropped_versions,
     apply_moved_records,
     collect_moved_records,
     delete_old_versions,
     delete_orphans,
     drop_moved_records,
+    recount,
+    stored_records,
     total_record_bytes,
     vacuum,
 )
-from opilio.store.maintain.record_check import StoredRecord, add_dropped_versions, recount, stored_records
 from opilio.store.postgres.chunks import delete_unused_chunks, delete_unused_objects
 from opilio.store.postgres.collection import PostgresCollection
 from opilio.store.postgres.schema import tables_bytes, vacuum_tables

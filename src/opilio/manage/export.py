@@ -10,11 +10,11 @@ import msgspec
 from opilio import __version__
 from opilio.core.errors import UsageError
 from opilio.core.files import atomic_writer
-from opilio.manage.agents import agent_cards
 from opilio.manage.formats.archive import read_page_record, write_cdxj, write_wacz
 from opilio.manage.formats.citations import write_bibtex, write_ris
 from opilio.manage.formats.markdown import write_markdown_files, write_markdown_lines
 from opilio.manage.pages import PAGE_COLUMNS, POLARITY_COLUMN, TEXT_COLUMN, PageTable, arrow_schema, import_pyarrow
+from opilio.manage.status import agent_cards
 from opilio.store.annotations import read_tags, require_list
 from opilio.store.collection import open_readonly
 from opilio.store.page_selection import PageFilter

@@ -17,8 +17,7 @@ from opilio.core.records import Reason, url_key
 from opilio.core.settings import Settings
 from opilio.core.urls import canonicalize_url, host_of
 from opilio.engine.labels import LABEL_REASON, LabelInbox, has_pending_label
-from opilio.engine.wiring.analysis import AnalysisParts
-from opilio.engine.wiring.assembly import WriterContext, build_analysis_parts, crawl_assembly
+from opilio.engine.wiring.assembly import AnalysisParts, WriterContext, build_analysis_parts, crawl_assembly
 from opilio.engine.wiring.build import build_frontier
 from opilio.engine.wiring.settings import collection_settings
 from opilio.engine.wiring.start import latest_snapshots, stored_topic

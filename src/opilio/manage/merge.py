@@ -21,8 +21,8 @@ from opilio import __version__
 from opilio.core.errors import CollectionError, ConfigError
 from opilio.core.records import Tier
 from opilio.core.registry import build_component, complete_section
-from opilio.dedup.stored import add_signatures
-from opilio.dedup.stored import create_dedup_tables as create_seen
+from opilio.dedup.detector import add_signatures
+from opilio.dedup.detector import create_dedup_tables as create_seen
 from opilio.engine.commands import HOST_RULE_COMMANDS, LASTING_COMMANDS
 from opilio.engine.labels import reapply_labels
 from opilio.engine.wiring.session import table_definitions

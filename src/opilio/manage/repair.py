@@ -10,23 +10,24 @@ import msgspec
 
 from opilio.core.errors import CollectionError
 from opilio.core.events import PagesLost
-from opilio.engine.recover import requeue_pages
+from opilio.engine.integrity import requeue_pages
 from opilio.frontier.postgres.frontier import rebuild_counters
 from opilio.frontier.sqlite.schema import DONE
 from opilio.manage.compact import delete_unused_warcs
-from opilio.manage.verify import all_problems
-from opilio.manage.verify_index import check_index
+from opilio.manage.verify import all_problems, check_index
 from opilio.search.indexer import rebuild_index
 from opilio.store.collection import Collection, open_readonly
 from opilio.store.journal import restore_damaged_states
 from opilio.store.locks import has_writer
 from opilio.store.maintain.integrity import (
+    StoredRecord,
+    delete_records,
     last_record_end,
     rebuild_database_indexes,
     rebuild_derived,
+    recount,
     update_planner_statistics,
 )
-from opilio.store.maintain.record_check import StoredRecord, delete_records, recount
 from opilio.store.postgres.chunks import delete_unused_chunks, delete_unused_objects
 from opilio.store.postgres.collection import PostgresCollection
 from opilio.store.run_tables import delete_robots_expired_before

@@ -19,7 +19,7 @@ from opilio.core.protocols import TOPIC_STATE
 from opilio.core.settings import Settings
 from opilio.core.settings_input import read_settings
 from opilio.engine.learning import JournaledLearner
-from opilio.engine.wiring.topic_files import LoggedQuery, split_intervals
+from opilio.engine.wiring.topic import LoggedQuery, split_intervals
 from opilio.judge.similarity import CosineJudge
 from opilio.learn.logistic import roc_auc
 from opilio.store.collection import Collection, open_readonly
@@ -30,11 +30,10 @@ from opilio.text.reading import PageReader
 from opilio.text.vocabulary import Vocabulary, term_id
 from opilio.topic.evolving import EvolvingTopic, restored_table
 from opilio.topic.page_terms import PageTerms
-from opilio.topic.query_log import QueryLogSmoothing, QueryLogWeights, stem_query
 from opilio.topic.setup import background_idf
 from opilio.topic.site_text import SITE_TEXT_STATE, SiteText
 from opilio.topic.topic import SourceWeights, Topic, build_topic_table, is_valid_text, make_stemmer, make_topic
-from opilio.topic.weights import NoiseFilter, TfIdf, WeightTable
+from opilio.topic.weights import NoiseFilter, QueryLogSmoothing, QueryLogWeights, TfIdf, WeightTable, stem_query
 from opilio.topic.wordnet import Suggestion, WordNet
 
 MIN_EXAMPLES = 3

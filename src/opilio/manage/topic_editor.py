@@ -23,10 +23,10 @@ from opilio.engine.wiring.build import build_frontier
 from opilio.engine.wiring.settings import collection_settings
 from opilio.engine.wiring.start import latest_snapshots, stored_topic
 from opilio.engine.wiring.topic import build_initial_topic, check_topic_settings
-from opilio.methods.agents.directory import mark_retired
+from opilio.methods.agents.agent import mark_retired
 from opilio.methods.agents.plugin import load_topic_tables
-from opilio.methods.dewey.target import check_classes as checked_classes
-from opilio.methods.dewey.target import load_lexicon
+from opilio.methods.dewey.judge import check_classes as checked_classes
+from opilio.methods.dewey.judge import load_lexicon
 from opilio.store.collection import Collection
 from opilio.store.locks import COMMAND_LOCK_TIMEOUT_S, CRAWL_COMMAND, current_writer, is_crawl_running
 from opilio.store.pages import RecordedPage, best_pages, doubtful_pages, record_position

@@ -34,7 +34,7 @@ from opilio.learn.word_model import (
     hash_to_word,
     url_prefixes,
 )
-from opilio.rank.four_part_score import UrlTerms
+from opilio.rank.baselines import UrlTerms
 from opilio.rank.link_scores import LinkScores, LinkTexts, drop_all, refused_links, tunnel_drop_reason
 from opilio.rank.meaning import LinkMeanings
 from opilio.text.vocabulary import Vocabulary

@@ -8,9 +8,8 @@ from opilio.core.registry import COMMITTEE_MEMBERS, load_plugin
 from opilio.core.settings import Amount, Count, Share
 from opilio.learn.dense_model import FEATURE_NAMES, MEANING_FEATURES
 from opilio.learn.scoring import CommitteeOptions
-from opilio.rank.baselines import BreadthRanker, FishRanker, ParentRanker, SharkRanker
+from opilio.rank.baselines import BreadthRanker, FishRanker, LinkScoreRanker, ParentRanker, SharkRanker
 from opilio.rank.committee import CommitteeMember, CommitteeRanker, LinkWords, MemberKind
-from opilio.rank.four_part_score import LinkScoreRanker
 from opilio.rank.link_scores import LinkTextMeasure
 from opilio.rank.meaning import LinkMeanings
 from opilio.rank.topic_genre import LinkTextKind, ParentAgg, TopicGenreOptions, TopicGenreRanker

@@ -10,7 +10,7 @@ from opilio.core.caches import evict_oldest
 from opilio.core.errors import ConfigError
 from opilio.core.page import Reading
 from opilio.core.records import Lead, Verdict
-from opilio.rank.four_part_score import UrlTerms
+from opilio.rank.baselines import UrlTerms
 from opilio.rank.link_scores import (
     LinkScores,
     LinkTextMeasure,

@@ -22,7 +22,7 @@ from opilio.search.results import FOREVER, IndexDocument
 from opilio.store.answers import links_of
 from opilio.store.collection import Collection
 from opilio.store.connection import read_rows
-from opilio.store.maintain.record_check import DROPPED_VERSIONS_KEY
+from opilio.store.maintain.integrity import DROPPED_VERSIONS_KEY
 from opilio.store.pages import has_page
 from opilio.store.warc import read_record
 from opilio.text.polarity import polarity_of

@@ -10,8 +10,8 @@ from opilio.core.records import url_key
 from opilio.store.annotations import read_notes, read_tags, tags_by_page
 from opilio.store.collection import Collection
 from opilio.store.connection import read_value
-from opilio.store.page_columns import EXPORTED_COLUMNS
 from opilio.store.pages import JudgedPage, judged_page
+from opilio.store.schema import EXPORTED_COLUMNS
 from opilio.store.warc import RecordPosition
 
 # Computed: the URLs of copies of a page, with spaces between them; its tags, with commas; its note.

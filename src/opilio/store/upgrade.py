@@ -8,7 +8,7 @@ other names of events. Columns of pages that came later have a fixed value (`Pag
 
 import sqlite3
 
-from opilio.store.page_columns import ADDED_COLUMNS
+from opilio.store.schema import ADDED_COLUMNS
 
 _BATCH_OFFSET = float(1 << 20)
 _REVISIT_OFFSET = 2 * _BATCH_OFFSET

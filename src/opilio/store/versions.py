@@ -14,7 +14,7 @@ import msgspec
 from opilio.core.protocols import Database
 from opilio.core.records import FetchResult, Reason
 from opilio.store.collection import Collection
-from opilio.store.page_columns import ARCHIVE_PAGE
+from opilio.store.schema import ARCHIVE_PAGE
 from opilio.store.warc import RecordPosition, read_record
 
 # The cause of a current version, which has not ended.

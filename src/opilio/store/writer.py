@@ -9,7 +9,7 @@ from opilio.core.protocols import Database
 from opilio.core.records import Analysis, Outcome, PageChange, Reason, Seed, Verdict, url_key
 from opilio.store.collection import Collection
 from opilio.store.connection import upsert_sql
-from opilio.store.page_columns import INSERT_PAGE, page_values
+from opilio.store.schema import INSERT_PAGE, page_values
 from opilio.store.versions import ArchivedPage, VersionArchiver
 from opilio.store.warc import RecordPosition, RecordWriter
 

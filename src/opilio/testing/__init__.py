@@ -5,8 +5,16 @@
 They need pytest, and that of the parser also hypothesis.
 """
 
-from opilio.testing.conformance import check_judge, check_learner, check_ranker
-from opilio.testing.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
+from opilio.testing.conformance import (
+    check_judge,
+    check_learner,
+    check_ranker,
+    lead_to,
+    reading_of,
+    terms_of,
+    url_terms,
+    verdict_of,
+)
 
 __all__ = [
     "check_judge",

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import msgspec
 
 from opilio.core.errors import TopicError
-from opilio.topic.query_log import QueryLogSmoothing, QueryLogWeights
 from opilio.topic.weights import (
     Counts,
     Idf,
+    QueryLogSmoothing,
+    QueryLogWeights,
     TermStatistics,
     TfIdf,
     WeightScheme,

@@ -11,8 +11,7 @@ from opilio.topic.expansion import (
     PeriodicExpansion,
     QueryLogExpansion,
 )
-from opilio.topic.query_log import QueryLogSmoothing
-from opilio.topic.weights import NoiseFilter, TfDf, TfIdf, WeightScheme
+from opilio.topic.weights import NoiseFilter, QueryLogSmoothing, TfDf, TfIdf, WeightScheme
 
 
 def no_expansion(_: ExpansionStart) -> Expansion:

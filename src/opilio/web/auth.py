@@ -1,4 +1,4 @@
-"""Access control: host check, token, cross-site check, rate limits, security headers.
+"""Access control: host check, token, cross-site check, rate limits, security headers, protected settings.
 
 - The Host header must name this server, which defeats DNS rebinding. IP addresses and loopback names are always
   accepted; other names must be configured. A second Host header is refused: a proxy in front may read the other.
@@ -7,12 +7,16 @@
 - A request that changes something must come from this server's pages: the browser's `Sec-Fetch-Site` and `Origin`
   headers are checked, and forms carry a secret that other sites cannot read.
 - Pages load only this server's files and run no inline script (Content-Security-Policy).
+- A visitor of the server is not its user: the new-crawl form may not change settings that read files of the user, send
+  their words or API keys elsewhere, or reach the network that the server is in, unless it has `--allow-local`.
 """
 
 import ipaddress
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -23,7 +27,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from opilio.core.caches import evict_oldest
 from opilio.core.clock import Clock
-from opilio.core.errors import OpilioError
+from opilio.core.errors import OpilioError, UsageError
+from opilio.core.registry import DEFAULT_KINDS, kind_options
+from opilio.core.settings import KIND_SECTIONS, Settings, Tree
 
 MAX_TRACKED_CLIENTS = 10_000
 
@@ -206,3 +212,47 @@ def _add_security_headers(send: Send, cache_control: str) -> Send:
         await send(message)
 
     return sending
+
+
+# An engine's options name files, servers that may have private addresses, and keys that are sent to them.
+# A browser runs scripts of sites on the server, and its path names a program to start.
+LOCAL_KEYS = {
+    "browser": ("on", "path"),
+    "fetch": ("allow_private", "archives", "credentials", "proxy", "resolve", "signature_key"),
+    "seeds": ("engines", "proxy", "wiki"),
+    "topic": ("genre_file", "lexicon_file"),
+}
+EXAMPLE_KEYS = ("examples", "counterexamples")
+
+
+def reject_local_settings(tree: Tree, settings: Settings) -> None:
+    """UsageError if the form's tree sets one of them; `settings` are the valid settings made from it."""
+    for name in _local_settings(tree, settings):
+        raise UsageError(
+            f"more settings: {name}: not allowed in this form; use 'opilio crawl', or 'opilio serve --allow-local'"
+        )
+
+
+def _local_settings(tree: Tree, settings: Settings) -> Iterator[str]:
+    for section, keys in LOCAL_KEYS.items():
+        given = tree.get(section, {})
+        yield from (f"{section}.{key}" for key in keys if given.get(key))
+    yield from (f"topic.{key}" for key in EXAMPLE_KEYS if _names_file(tree.get("topic", {}), key))
+    for agent in settings.agents.each:
+        keys = (*LOCAL_KEYS["topic"], *(key for key in EXAMPLE_KEYS if _names_file(agent.topic, key)))
+        yield from (f"agents.each.topic.{key}" for key in keys if agent.topic.get(key))
+    for section in KIND_SECTIONS:
+        yield from (f"{section}.{key}" for key in _file_options(section, tree.get(section, {}), settings))
+
+
+def _names_file(topic: Tree, key: str) -> bool:
+    """Whether one of the example pages is a file; others are URLs, which the fetcher checks."""
+    places: Any = topic.get(key, [])
+    return not isinstance(places, list) or any("://" not in str(place) for place in places)
+
+
+def _file_options(section: str, given: Tree, settings: Settings) -> list[str]:
+    """The options that are set and name a file: those that take any text. Other options have a fixed set of values."""
+    kind = str(getattr(settings, section).get("kind", DEFAULT_KINDS[section]))
+    options = kind_options(section, kind)
+    return [key for key, value in given.items() if value and key in options and options[key].annotation in (str, Path)]

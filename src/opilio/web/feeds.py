@@ -20,9 +20,8 @@ from opilio.core.clock import format_iso_time
 from opilio.core.errors import CollectionError
 from opilio.search.results import MarkedText, SearchHit
 from opilio.store.annotations import require_search
-from opilio.web.context import AppContext, RawRoute
+from opilio.web.context import AppContext, Param, RawRoute, parse_params
 from opilio.web.pages.search import SEARCH_PARAMS, search_filters
-from opilio.web.params import Param, parse_params
 
 FEED_TYPES = {"atom": "application/atom+xml", "rss": "application/rss+xml"}
 OPENSEARCH_TYPE = "application/opensearchdescription+xml"

@@ -19,9 +19,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from opilio.core.errors import OpilioError
-from opilio.web.context import AppContext, RawRoute
+from opilio.web.context import AppContext, Param, RawRoute, parse_params
 from opilio.web.pages.crawl import live_data, read_events_after
-from opilio.web.params import Param, parse_params
 from opilio.web.templating import TemplateRenderer
 from opilio.web.views import json_response
 

@@ -11,9 +11,9 @@ from starlette.types import ASGIApp
 from opilio import __version__
 from opilio.core.clock import SystemClock
 from opilio.core.errors import MissingExtraError, OpilioError, UsageError
+from opilio.web.app import UiServerConfig, is_loopback, open_listener
 from opilio.web.auth import AccessMiddleware, AccessPolicy, TokenChecker
 from opilio.web.mcp_tools import DEFAULT_CRAWL_PAGES, McpOptions, McpTools
-from opilio.web.server import UiServerConfig, is_loopback, open_listener
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer

@@ -5,15 +5,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from opilio import __version__
-from opilio.web.chart_files import CURVE_ROUTES
-from opilio.web.context import ActionRoute, PageRoute, RawRoute
-from opilio.web.downloads import EXPORT, PROMETHEUS
+from opilio.web.context import ActionRoute, PageRoute, Param, RawRoute, param_schema
+from opilio.web.downloads import CURVE_ROUTES, EXPORT, PROMETHEUS
 from opilio.web.feeds import OPENSEARCH, SAVED_FEEDS, SEARCH_FEEDS
 from opilio.web.live import LIVE
 from opilio.web.pages import ACTIONS, PAGES
 from opilio.web.pages.graph import GEXF
 from opilio.web.pages.stored_copy import ORIGINAL
-from opilio.web.params import Param, param_schema
 
 FEEDS = (*SEARCH_FEEDS.values(), *SAVED_FEEDS.values())
 RAW = (PROMETHEUS, EXPORT, *FEEDS, OPENSEARCH, GEXF, LIVE, ORIGINAL, *CURVE_ROUTES)

@@ -47,18 +47,21 @@ from opilio.frontier.policy import refuse_nothing
 from opilio.frontier.postgres.frontier import PostgresFrontier
 from opilio.seeds.finder import FoundSeeds
 from opilio.store.collection import Collection, load_settings
-from opilio.store.postgres.collection import PostgresCollection, linked_database, worker_name
-from opilio.store.postgres.connection import PostgresConnection
-from opilio.store.postgres.outcomes import crawl_progress, newer_models
-from opilio.store.postgres.roles import (
+from opilio.store.postgres.cluster import (
     WORKER_TIMEOUT_S,
+    DatabaseClock,
+    SharedConnection,
+    SharedReader,
     WorkerFigures,
+    crawl_progress,
     live_workers,
     lock_workers,
+    newer_models,
     remove_worker,
     report_worker,
 )
-from opilio.store.postgres.shared import DatabaseClock, SharedConnection, SharedReader
+from opilio.store.postgres.collection import PostgresCollection, linked_database, worker_name
+from opilio.store.postgres.connection import PostgresConnection
 from opilio.store.writer import CollectionWriter, CrawlCounts, stored_robots
 from opilio.topic.topic import Topic
 

@@ -19,7 +19,6 @@ from opilio.core.events import BatchCommitted, CrawlStopped, Event, ObjectStorag
 from opilio.core.protocols import Fetcher, SeedSource
 from opilio.core.records import HostLease, UrlResult
 from opilio.core.settings import Settings
-from opilio.engine.cluster.archiving import ObjectArchive
 from opilio.engine.commands import COMMAND_POLL_S
 from opilio.engine.loop import StopRules
 from opilio.engine.politeness.traps import build_url_filter
@@ -31,11 +30,19 @@ from opilio.engine.wiring.start import latest_snapshots, stored_topic
 from opilio.frontier.postgres.frontier import PostgresFrontier
 from opilio.store.collection import stored_stop_settings
 from opilio.store.locks import CRAWL_COMMAND
-from opilio.store.postgres.chunks import ChunkMover, ChunkWriter, storage_address
+from opilio.store.postgres.chunks import ChunkMover, ChunkWriter, ObjectArchive, storage_address
+from opilio.store.postgres.cluster import (
+    ROLE_TTL_S,
+    TRAINER,
+    Role,
+    RoleLostError,
+    crawl_progress,
+    next_outcomes,
+    publish_models,
+    take_outcomes,
+)
 from opilio.store.postgres.collection import PostgresCollection
 from opilio.store.postgres.connection import ConnectionLostError, PostgresConnection, RetryTransactionError
-from opilio.store.postgres.outcomes import crawl_progress, next_outcomes, publish_models, take_outcomes
-from opilio.store.postgres.roles import ROLE_TTL_S, TRAINER, Role, RoleLostError
 from opilio.store.writer import CollectionWriter
 
 BATCH = 32

@@ -21,10 +21,15 @@ from opilio.engine.politeness.robots import RobotsRules
 from opilio.engine.visit import LeaseResult
 from opilio.frontier.policy import FrontierPolicy
 from opilio.frontier.postgres.frontier import PostgresFrontier
+from opilio.store.postgres.cluster import (
+    DatabaseClock,
+    SharedConnection,
+    WorkerFigures,
+    add_outcomes,
+    crawl_progress,
+    reserve_address,
+)
 from opilio.store.postgres.connection import PostgresConnection
-from opilio.store.postgres.outcomes import add_outcomes, crawl_progress, reserve_address
-from opilio.store.postgres.roles import WorkerFigures
-from opilio.store.postgres.shared import DatabaseClock, SharedConnection
 from opilio.store.writer import save_robots
 
 # Results that may wait for the trainer; above it workers lease nothing. What waits has not changed the queue's order:

@@ -11,8 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from opilio.core.records import FetchResult
-from opilio.engine.politeness.host_signals import HostSignals, TdmRule
-from opilio.engine.politeness.robots_rules import RuleMatcher, crawl_delay_s
+from opilio.engine.politeness.robots_rules import HostSignals, RuleMatcher, TdmRule, crawl_delay_s
 
 MAX_PARSED_BYTES = 500 << 10  # RFC 9309, 2.5: at least this much is parsed
 CACHE_TTL_S = 86_400.0  # RFC 9309, 2.4: not cached for longer than 24 hours

@@ -1,15 +1,23 @@
-"""Matching of URLs against the rules of a robots.txt, in bounded time and memory.
+"""Rules and signals of a host: lines of robots.txt matched against URLs in bounded time and memory, and TDMRep.
 
 The longest rule that matches wins, and `Allow` wins over `Disallow` of the same length (RFC 9309, 2.2.2). Rules without
 wildcards are looked up by their length; rules with wildcards are tried one by one, so their number is limited. A host
 with more of them can only forbid more: a `Disallow` beyond the limit counts up to its first `*`.
+
+Signals (Content-Signal, Content-Usage and License in robots.txt, /.well-known/tdmrep.json) are given as the response
+headers that mean the same, so that `parse.signals` reads both in one way. A line of robots.txt may start with a path
+(`Content-Usage: /art/ train-ai=n`); of several lines the longest path that matches counts, as for rules.
 """
 
 import math
 import re
-from collections.abc import Iterable, Iterator
-from urllib.parse import quote, unquote_to_bytes
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+from urllib.parse import quote, unquote_to_bytes, urlsplit
 
+import msgspec
+
+from opilio.core.records import FetchResult
 from opilio.core.urls import MAX_URL_LENGTH
 
 MAX_WILDCARD_PARTS = 2_000  # of all rules: literal parts that are looked for in one URL
@@ -185,3 +193,80 @@ def _normalize(text: str, safe: str) -> str:
         return text
     kept = _KEPT_ESCAPES.sub(lambda escape: f"%25{escape[1].upper()}", text)
     return quote(unquote_to_bytes(kept), safe=safe)
+
+
+TDMREP_PATH = "/.well-known/tdmrep.json"
+MAX_TDM_RULES = 200
+_FIELDS = ("content-signal", "content-usage")
+_WITH_PATH = re.compile(r"(/\S*)\s+(.*)").fullmatch
+
+Headers = tuple[tuple[str, str], ...]
+
+
+class TdmRule(NamedTuple):
+    """An entry of tdmrep.json: a path pattern, whether text and data mining is reserved, and the URL of the policy."""
+
+    location: str
+    reserved: bool
+    policy: str = ""
+
+
+class _TdmEntry(msgspec.Struct, kw_only=True):
+    location: str
+    reservation: int = msgspec.field(name="tdm-reservation", default=0)
+    policy: str = msgspec.field(name="tdm-policy", default="")
+
+
+class HostSignals:
+    """The signals of one host for a URL. Empty for most hosts: `headers` then costs nothing."""
+
+    def __init__(self, text: str, agent: str, licence: str = "", tdm_rules: Sequence[TdmRule] = ()) -> None:
+        self._lines: list[tuple[str, str, str]] = []
+        if "content-" in text:
+            groups = read_groups(text)
+            for field, value in groups.get(agent.lower(), groups.get("*", [])):
+                if field in _FIELDS:
+                    found = _WITH_PATH(value)
+                    path, stated = (normalize_pattern(found[1]), found[2]) if found else ("/", value)
+                    self._lines.append((field, path, stated))
+        self._common: Headers = (
+            (("link", f'<{licence}>; rel="license"; type="application/rsl+xml"'),) if licence else ()
+        )
+        self._tdm_rules = [(normalize_pattern(rule.location), rule) for rule in tdm_rules]
+
+    def headers(self, url: str) -> Headers:
+        """The headers that a response with the same signals would have."""
+        if not self._lines and not self._tdm_rules:
+            return self._common
+        path = normalize_path(url)
+        found = [*self._common]
+        for field in _FIELDS:
+            matching = [(len(p), value) for name, p, value in self._lines if name == field and path_matches(path, p)]
+            longest = max((length for length, _ in matching), default=0)
+            found += [(field, value) for length, value in matching if length == longest]
+        # The first entry that matches counts (TDMRep, 6.1).
+        rule = next((rule for pattern, rule in self._tdm_rules if path_matches(path, pattern)), None)
+        if rule is not None:
+            found.append(("tdm-reservation", "1" if rule.reserved else "0"))
+            found += [("tdm-policy", rule.policy)] if rule.policy else []
+        return tuple(found)
+
+
+def parse_tdmrep(fetched: FetchResult) -> tuple[TdmRule, ...]:
+    """The entries of a tdmrep.json; none if there is no such file or it is not valid."""
+    if fetched.failure is not None or fetched.status != 200:
+        return ()
+    try:
+        entries = msgspec.json.decode(fetched.body, type=list[_TdmEntry])
+    except (msgspec.DecodeError, RecursionError):
+        return ()
+    return tuple(
+        TdmRule(_path_pattern(entry.location), entry.reservation == 1, entry.policy[:500])
+        for entry in entries[:MAX_TDM_RULES]
+    )
+
+
+def _path_pattern(location: str) -> str:
+    """The path of a location, which may be written as a URL."""
+    path = urlsplit(location).path if "://" in location else location
+    return path if path.startswith(("/", "*")) else f"/{path}"

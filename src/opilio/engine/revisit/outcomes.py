@@ -13,8 +13,7 @@ from opilio.core.events import Event, PageRemoved
 from opilio.core.protocols import DuplicateDetector, Frontier
 from opilio.core.records import SOFT_404, Failure, Lead, Outcome, PageChange, UrlResult, UrlState, url_key
 from opilio.engine.revisit.candidates import MAX_MISSING_CHECKS, RevisitTable
-from opilio.engine.revisit.change_rate import RATE_COUNT, visit_log_likelihood
-from opilio.engine.revisit.classify import classify_change, revisited_url_result
+from opilio.engine.revisit.changes import RATE_COUNT, classify_change, revisited_url_result, visit_log_likelihood
 from opilio.engine.revisit.sitemaps import is_probe
 from opilio.engine.visit import LeaseResult
 from opilio.parse.page_state import stable_words

@@ -15,7 +15,7 @@ from opilio.core.records import Lead, Outcome, SitemapEntry, url_key
 from opilio.core.urls import host_of, origin_of
 from opilio.engine.politeness.robots import RobotsRules
 from opilio.engine.revisit.candidates import RevisitTable
-from opilio.engine.revisit.change_rate import visit_log_likelihood
+from opilio.engine.revisit.changes import visit_log_likelihood
 from opilio.store.revisits import RevisitStore, SitemapStore
 from opilio.store.run_tables import robots_rows
 

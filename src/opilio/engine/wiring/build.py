@@ -15,12 +15,12 @@ from opilio.core.protocols import DuplicateDetector, Fetcher, Frontier, SeedSour
 from opilio.core.records import Lead, Seed
 from opilio.core.registry import build_component
 from opilio.core.settings import Settings
-from opilio.dedup.stored import StoredDuplicateDetector
+from opilio.dedup.detector import StoredDuplicateDetector
 from opilio.engine.commands import CommandInbox, CommandTargets
 from opilio.engine.commit import BatchCommitter, CommitTargets
-from opilio.engine.discovery import SiteDiscovery
 from opilio.engine.in_flight import LeaseSize
 from opilio.engine.loop import Engine, EngineParts
+from opilio.engine.outgoing import SiteDiscovery
 from opilio.engine.politeness.host_gate import AddressResolver, HostGate, HostThrottle
 from opilio.engine.politeness.robots import RobotsRules
 from opilio.engine.politeness.traps import UrlFilter, build_url_filter
@@ -29,8 +29,7 @@ from opilio.engine.reseeding import Reseeding, ReseedTargets, build_reseeder, se
 from opilio.engine.revisit.outcomes import RevisitOutcomes
 from opilio.engine.revisit.scheduler import RevisitScheduler, with_conditional_requests
 from opilio.engine.visit import VisitLimits, Visitor
-from opilio.engine.wiring.analysis import AnalysisParts
-from opilio.engine.wiring.assembly import CrawlAnalysis, CrawlWriters, WriterContext, crawl_assembly
+from opilio.engine.wiring.assembly import AnalysisParts, CrawlAnalysis, CrawlWriters, WriterContext, crawl_assembly
 from opilio.engine.wiring.fetcher import ARCHIVE_URLS_LEASED, ARCHIVE_URLS_PER_LEASE, visiting_fetcher
 from opilio.frontier.policy import FrontierLimits, FrontierPolicy, MergePolicy, refuse_nothing
 from opilio.frontier.postgres.frontier import PostgresFrontier

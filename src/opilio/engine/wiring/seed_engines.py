@@ -21,10 +21,10 @@ from opilio.core.settings import Positive, Tree
 from opilio.core.settings_input import describe_validation_error
 from opilio.core.urls import canonicalize_url
 from opilio.seeds.api_client import ApiTransport, EngineClient, Quota, RequestLimits, check_key_reference, read_key
-from opilio.seeds.engines import commoncrawl, mediawiki, paged
+from opilio.seeds.engines import mediawiki, paged, url_lists
 from opilio.seeds.engines.paged import EngineAdapter, PagedSource
 from opilio.seeds.engines.searxng import SearxngSource
-from opilio.seeds.engines.sitemap import SitemapSource
+from opilio.seeds.engines.url_lists import SitemapSource
 from opilio.seeds.local import FileSource, SearchSource
 from opilio.seeds.queries import plain_query
 
@@ -128,11 +128,11 @@ def mediawiki_links_engine(
 
 
 def common_crawl_engine(
-    context: EngineContext, *, patterns: tuple[str, ...] = (), url: str = commoncrawl.COMMONCRAWL_URL, crawl: str = ""
+    context: EngineContext, *, patterns: tuple[str, ...] = (), url: str = url_lists.COMMONCRAWL_URL, crawl: str = ""
 ) -> SeedSource:
     wanted = _require_option(context, "patterns", patterns)
-    trusted = url != commoncrawl.COMMONCRAWL_URL
-    return commoncrawl.CommonCrawlSource(context.name, context.client, wanted, url, crawl, trusted=trusted)
+    trusted = url != url_lists.COMMONCRAWL_URL
+    return url_lists.CommonCrawlSource(context.name, context.client, wanted, url, crawl, trusted=trusted)
 
 
 def sitemap_engine(context: EngineContext, *, urls: tuple[str, ...] = ()) -> SeedSource:

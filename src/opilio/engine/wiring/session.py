@@ -21,15 +21,13 @@ from opilio.core.protocols import Database
 from opilio.core.records import url_key
 from opilio.core.scope import UrlScope
 from opilio.core.settings import Settings, Tree
-from opilio.dedup.stored import DEDUP_TABLES
-from opilio.dedup.stored import create_dedup_tables as create_seen
-from opilio.engine.integrity import IntegrityMonitor
+from opilio.dedup.detector import DEDUP_TABLES
+from opilio.dedup.detector import create_dedup_tables as create_seen
+from opilio.engine.integrity import IntegrityMonitor, adjust_for_clock_change, recover, retry_unreachable
 from opilio.engine.loop import Engine
 from opilio.engine.politeness.traps import build_url_filter
-from opilio.engine.recover import adjust_for_clock_change, recover, retry_unreachable
 from opilio.engine.reseeding import build_seed_request
-from opilio.engine.wiring.analysis import AnalysisOptions
-from opilio.engine.wiring.assembly import open_analysis
+from opilio.engine.wiring.assembly import AnalysisOptions, open_analysis
 from opilio.engine.wiring.build import (
     Environment,
     build_engine,

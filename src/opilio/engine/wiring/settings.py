@@ -12,15 +12,14 @@ from opilio.core.registry import DEFAULT_KINDS, complete_section
 from opilio.core.settings import KIND_SECTIONS, AgentTeamSettings, Settings, TopicSettings, Tree
 from opilio.core.settings_input import merge_trees
 from opilio.core.urls import require_url
-from opilio.engine.revisit.policies import POLICIES
+from opilio.engine.revisit.candidates import POLICIES
 from opilio.engine.wiring.assembly import SINGLE_CRAWLER, assembly_kind, crawl_assembly
 from opilio.engine.wiring.build import configured_seeds
 from opilio.engine.wiring.fetcher import build_identity, open_archives
 from opilio.engine.wiring.seed_engines import complete_engine
 from opilio.engine.wiring.seeding import no_seeds_error
 from opilio.engine.wiring.start import check_start_model, load_start_states
-from opilio.engine.wiring.topic import build_topic, initial_topic_state
-from opilio.engine.wiring.topic_files import check_example_files
+from opilio.engine.wiring.topic import build_topic, check_example_files, initial_topic_state
 from opilio.fetch.addresses import is_private_host
 from opilio.fetch.archive import ArchiveWeb
 from opilio.frontier.policy import MergePolicy

@@ -27,8 +27,7 @@ from opilio.core.registry import (
 from opilio.core.settings import Settings
 from opilio.core.settings_input import read_toml
 from opilio.engine.link_memory import COMMITTEE, CommitteeLearner
-from opilio.engine.wiring.topic import build_topic, initial_topic_state
-from opilio.engine.wiring.topic_files import read_examples
+from opilio.engine.wiring.topic import build_topic, initial_topic_state, read_examples
 from opilio.learn.committee import Committee
 from opilio.rank.committee import MemberKind
 from opilio.store.collection import CONFIG, Collection, open_readonly

@@ -17,8 +17,7 @@ from opilio.core.records import HostLease, Lead, Tier, UrlResult, UrlState
 from opilio.frontier.link_batch import CachedUrl
 from opilio.frontier.patience import MAX_PATIENCE_S, Patience
 from opilio.frontier.policy import EXPIRED, FRONTIER_FULL, FrontierPolicy, QueueTime, finite_or_zero, reposition
-from opilio.frontier.postgres.add import FrontierRows, PostgresAdder
-from opilio.frontier.postgres.queue import PostgresQueue
+from opilio.frontier.postgres.queue import FrontierRows, PostgresAdder, PostgresQueue
 from opilio.frontier.postgres.schema import rebuild_postgres_counters
 from opilio.frontier.postgres.tables import Grant, LockedHost, UrlChange
 from opilio.frontier.sqlite.frontier import SqliteFrontier

@@ -16,7 +16,7 @@ from msgspec import Meta
 from opilio.core.errors import ConfigError, OfflineWebError
 from opilio.core.settings_input import describe_validation_error, suggest_name
 from opilio.core.strategies import strategy_names
-from opilio.lab.evaluation.foresight import FORESIGHT_STEPS
+from opilio.lab.evaluation.oracle import FORESIGHT_STEPS
 
 
 class PaperTable(msgspec.Struct, frozen=True):

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opilio.core.errors import OfflineWebError
-from opilio.lab.evaluation.metrics import CalibrationBin
-from opilio.lab.evaluation.referee import CrawlScore
+from opilio.lab.evaluation.metrics import CalibrationBin, CrawlScore
 from opilio.lab.experiments.search_engine import SearchComparison
 
 

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from opilio.core.settings_input import merge_trees
 from opilio.core.urls import host_of
 from opilio.lab.evaluation import metrics
-from opilio.lab.evaluation.foresight import FORESIGHT_STEPS, foresight_order
-from opilio.lab.evaluation.oracle import oracle_order, random_order
-from opilio.lab.evaluation.referee import Referee
+from opilio.lab.evaluation.metrics import Referee
+from opilio.lab.evaluation.oracle import FORESIGHT_STEPS, foresight_order, oracle_order, random_order
 from opilio.lab.experiments.declarations import BOUND_STRATEGIES, PEER_PREFIX, Variant
 from opilio.lab.experiments.preparation import CrawlPreparation
 from opilio.lab.experiments.replay import CrawlTrace, OfflineWeb, ReplayedFetch, lab_settings, replay_crawl

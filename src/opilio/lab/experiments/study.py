@@ -21,7 +21,7 @@ from opilio.lab.experiments.results import RunResult
 from opilio.lab.experiments.runs import ExperimentJob, ExperimentRunner
 from opilio.lab.experiments.search_engine import search_result_count
 from opilio.lab.peers.adapter import check_peer
-from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.plan import WebShape
 from opilio.lab.synthetic.web import open_synthetic_web
 from opilio.lab.webs.topics import LabTopic, SeedSet, TopicBrief, drawn_seed_count, select_topics
 from opilio.lab.webs.web import LabProblem

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from opilio.core.errors import ConfigError, OfflineWebError
 from opilio.core.settings_input import suggest_name
-from opilio.fetch.recorded import RecordedResponse
+from opilio.fetch.decoding import RecordedResponse
 from opilio.lab.experiments.replay import CrawlTrace, ReplayedFetch
 from opilio.lab.server.http import LoggedFetch, fetch_attempts
 from opilio.lab.server.server import LabWebServer

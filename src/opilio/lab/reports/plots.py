@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.core.figures import GRID_COLOR, PALETTE, new_figure, save_figure
+from opilio.core.display import GRID_COLOR, PALETTE, new_figure, save_figure
 from opilio.lab.experiments.declarations import Experiment, Plot, Variant
 from opilio.lab.experiments.results import RunResult
 from opilio.lab.reports.tables import group_by_strategy, measure_interval, run_indices_by_case

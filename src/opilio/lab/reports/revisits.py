@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.core.figures import GRID_COLOR, PALETTE, new_figure, save_figure
+from opilio.core.display import GRID_COLOR, PALETTE, new_figure, save_figure
 from opilio.lab.evaluation.statistics import ConfidenceInterval, bootstrap_mean
 from opilio.lab.experiments.revisits import FreshnessMeasures
 from opilio.lab.reports.plots import PLOT_FORMATS

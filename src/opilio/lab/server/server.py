@@ -27,7 +27,7 @@ from opilio.lab.server.http import (
     parse_request,
 )
 from opilio.lab.synthetic.faults import TOO_MANY_REQUESTS, FaultInjector, Faults, HostFaults, load_faults, merge_faults
-from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.plan import WebShape
 from opilio.lab.synthetic.web import SyntheticWeb
 from opilio.lab.webs.web import ResponseSource, WarcWeb
 

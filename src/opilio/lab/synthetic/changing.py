@@ -15,7 +15,7 @@ import msgspec
 
 from opilio.core.clock import DAY_S, Clock
 from opilio.core.urls import canonicalize_url, host_of
-from opilio.fetch.recorded import RecordedResponse
+from opilio.fetch.decoding import RecordedResponse
 from opilio.lab.webs.web import ResponseSource
 
 _HTML = ("Content-Type", "text/html; charset=utf-8")

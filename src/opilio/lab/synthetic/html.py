@@ -9,9 +9,8 @@ import re
 from html import escape
 from urllib.parse import parse_qsl, urlencode
 
-from opilio.lab.synthetic.genres import dress_article
 from opilio.lab.synthetic.plan import HOME, HUB, NEAR_MIRROR, WebPlan
-from opilio.lab.synthetic.prose import ProseGenerator, load_word_lists, proper_name
+from opilio.lab.synthetic.prose import ProseGenerator, dress_article, load_word_lists, proper_name
 
 _UNINFORMATIVE = ("read more", "here", "this page", "click here", "more", "next", "link", "details")
 

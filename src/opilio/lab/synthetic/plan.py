@@ -1,11 +1,93 @@
-"""The plan of a synthetic web: hosts, pages, subjects, links, without any text; `planning` makes it. Pure."""
+"""The shape of a synthetic web, and its plan: hosts, pages, subjects, links, without any text."""
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
-from opilio.lab.synthetic.prose import Subject
-from opilio.lab.synthetic.shape import WebShape
+from opilio.core.errors import OfflineWebError
+from opilio.lab.synthetic.prose import Subject, load_word_lists
+
+TRAPS = ("calendar", "facets", "session")
+Share = Annotated[float, Meta(ge=0, le=1)]
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+LinkCount = Annotated[int, Meta(ge=0, le=1000)]
+# A bound, so that a typing error is reported and does not run for ever.
+MAX_PAGES = 5_000_000
+
+
+class WebShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Deterministic from `seed`: the same shape gives the same bytes on every machine."""
+
+    seed: int = 1
+    pages: Positive = 3000  # articles; hubs, home pages, mirrors, redirects and traps come on top
+    hosts: Positive = 40
+    topics: Positive = 6
+    about: tuple[str, ...] = ()  # names of topics, instead of the first `topics` ones
+    genres: Share = 0.0  # of the hosts that are newspapers, forums and blogs, a third each
+    topical_share: Share = 0.4  # of the articles, over all topics
+    locality: Share = 0.75  # chance that a link of an article leads to its own subject
+    host_focus: Share = 0.7  # chance that an article is about its host's own subject
+    links: tuple[LinkCount, LinkCount] = (4, 22)  # content links of an article
+    hubs: Count = 2  # pages per topic that list much of it
+    hub_links: Count = 40
+    tunnels: Count = 2  # parts of each topic that are reached only through irrelevant pages
+    tunnel_length: Count = 2  # irrelevant pages on the way
+    tunnel_share: Share = 0.15  # of a topic's articles behind each tunnel
+    navigation: Count = 6  # boiler-plate links on every page
+    mirrors: Share = 0.02
+    near_mirrors: Share = 0.02
+    mirror_hosts: Count = 0  # complete copies of hosts, whose links stay within the copy
+    dead_links: Share = 0.04
+    redirects: Share = 0.02
+    uninformative: Share = 0.15  # anchors such as "read more"
+    ambiguous: Share = 0.06  # articles about the other sense of a topic's word
+    traps: tuple[str, ...] = TRAPS
+    trap_pages: Count = 40  # of each trap, in the written form; served, they never end
+    slow_hosts: Count = 2
+    failing_hosts: Count = 2
+    seed_sets: Annotated[int, Meta(ge=1, le=1000)] = 3  # on-topic and generic ones, each
+
+    def __post_init__(self) -> None:
+        most = len(load_word_lists().subjects)
+        known = load_word_lists().topics
+        for name in self.about:
+            if name not in known:
+                raise OfflineWebError(f"shape.about: no topic {name!r}; there are: {', '.join(known)}")
+        if self.about and self.topics != len(self.about):
+            raise OfflineWebError(
+                f"shape.topics: {self.topics}, but shape.about names {len(self.about)}; make them equal"
+            )
+        if not 1 <= self.topics <= most:
+            raise OfflineWebError(f"shape.topics: {self.topics} is not in 1..{most}")
+        if self.hosts < 2 or self.pages < 10 * self.topics:
+            raise OfflineWebError("shape: needs at least 2 hosts and 10 pages per topic")
+        if self.hosts > self.pages:
+            raise OfflineWebError(f"shape.hosts: {self.hosts} hosts need as many pages or more; there are {self.pages}")
+        if self.links[0] > self.links[1]:
+            raise OfflineWebError(f"shape.links: from {self.links[0]} to {self.links[1]} is not a range")
+        if self.mirror_hosts > self.hosts:
+            raise OfflineWebError(f"shape.mirror_hosts: {self.mirror_hosts} copies of {self.hosts} hosts; lower it")
+        self._check_size()
+        unknown = set(self.traps) - set(TRAPS)
+        if unknown:
+            raise OfflineWebError(f"shape.traps: no trap {min(unknown)!r}; there are: {', '.join(TRAPS)}")
+        if self.tunnels * self.tunnel_share >= 0.9:
+            raise OfflineWebError(
+                "shape: tunnels × tunnel_share must leave something of a topic in front of the tunnels"
+            )
+
+    def _check_size(self) -> None:
+        per_topic = self.hubs + self.tunnels * self.tunnel_length
+        whole = self.pages + self.topics * per_topic + len(self.traps) * self.trap_pages
+        if whole > MAX_PAGES:
+            raise OfflineWebError(
+                f"shape: {whole:,} pages are too many, {MAX_PAGES:,} can be made; lower pages, hubs, tunnels, "
+                "tunnel_length or trap_pages"
+            )
+
 
 ARTICLE = "article"
 HUB = "hub"

@@ -7,7 +7,6 @@ tunnel, and only the tunnel's last page links into a community behind one.
 import random
 from collections import Counter
 
-from opilio.lab.synthetic.genres import genre_host_name, genre_path, host_genre
 from opilio.lab.synthetic.plan import (
     ARTICLE,
     HOME,
@@ -22,11 +21,11 @@ from opilio.lab.synthetic.plan import (
     PlannedHost,
     PlannedPage,
     WebPlan,
+    WebShape,
     add_links,
     add_page,
 )
-from opilio.lab.synthetic.prose import Subject, load_word_lists
-from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.prose import Subject, genre_host_name, genre_path, host_genre, load_word_lists
 
 _SECTIONS = (
     "about",

@@ -1,4 +1,7 @@
-"""The parsed pages of a web, cached in the user's cache folder, with the links between them as a graph.
+"""The parsed pages of a web, cached in the user's cache folder, with the links between them as arrays.
+
+Nodes 0..pages-1 are the pages of the web in its own order; nodes from `pages` on are URLs that some page links to
+and that are not in the web (dead links: requesting one costs a fetch).
 
 Runs over one web then look pages up instead of parsing them. The cache key is the content of the web and the code of
 the parser: after a change of either all pages are parsed again, in several processes.
@@ -6,7 +9,7 @@ the parser: after a change of either all pages are parsed again, in several proc
 
 import mmap
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from importlib.metadata import version
 from importlib.resources import files
@@ -22,13 +25,77 @@ from opilio.core.errors import OfflineWebError, ParseError
 from opilio.core.page import Page
 from opilio.core.protocols import Parser
 from opilio.core.records import FetchResult
+from opilio.fetch.decoding import RecordedResponse
 from opilio.fetch.http import redirect_target
-from opilio.fetch.recorded import RecordedResponse
 from opilio.lab.experiments.processes import map_ordered
 from opilio.lab.webs.cache import default_cache_folder, is_complete, load_cached, prune, save_cached, write_atomically
-from opilio.lab.webs.link_graph import WebLinkGraph
 from opilio.lab.webs.web import WarcWeb
 from opilio.parse.html import HtmlParser
+
+Nodes = NDArray[np.int32]
+
+
+class WebLinkGraph:
+    """Compressed rows: the targets of page i are `targets[starts[i]:starts[i + 1]]`, distinct, in page order."""
+
+    def __init__(self, starts: NDArray[np.int64], targets: Nodes, nodes: int) -> None:
+        self.starts = starts
+        self.targets = targets
+        self.nodes = nodes
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[Sequence[int]], nodes: int | None = None) -> "WebLinkGraph":
+        """A graph from one list of targets per page; repeated targets of a page count once."""
+        distinct = [list(dict.fromkeys(row)) for row in rows]
+        starts = np.zeros(len(rows) + 1, dtype=np.int64)
+        np.cumsum([len(row) for row in distinct], out=starts[1:])
+        targets = np.array([t for row in distinct for t in row], dtype=np.int32)
+        most = int(targets.max()) + 1 if len(targets) else 0
+        return cls(starts, targets, max(len(rows), most, nodes or 0))
+
+    @property
+    def pages(self) -> int:
+        return len(self.starts) - 1
+
+    @property
+    def links(self) -> int:
+        """Links that lead to a page of the web."""
+        return int((self.targets < self.pages).sum())
+
+    @property
+    def dead(self) -> int:
+        """Links that lead nowhere."""
+        return len(self.targets) - self.links
+
+    def out_links(self, node: int) -> Nodes:
+        """The targets of a node; a dead URL has none."""
+        if node >= self.pages:
+            return self.targets[:0]
+        return self.targets[self.starts[node] : self.starts[node + 1]]
+
+    def edges_of(self, nodes: Nodes) -> tuple[Nodes, Nodes]:
+        """All links of some nodes as (source, target) arrays, in the order of the nodes."""
+        nodes = nodes[nodes < self.pages]
+        begins = self.starts[nodes]
+        sizes = self.starts[nodes + 1] - begins
+        ends = np.cumsum(sizes)
+        total = int(ends[-1]) if len(ends) else 0
+        places = np.arange(total) - np.repeat(ends - sizes, sizes) + np.repeat(begins, sizes)
+        return np.repeat(nodes, sizes), self.targets[places]
+
+    def depths(self, seeds: Iterable[int]) -> Nodes:
+        """Links from the nearest seed to each node, -1 where it can't be reached."""
+        depth = np.full(self.nodes, -1, dtype=np.int32)
+        front = np.array(sorted(set(seeds)), dtype=np.int32)
+        depth[front] = 0
+        level = 0
+        while len(front):
+            level += 1
+            _, targets = self.edges_of(front)
+            front = np.unique(targets[depth[targets] < 0])
+            depth[front] = level
+        return depth
+
 
 _FORMAT_VERSION = 2
 _MAX_CACHED_VERSIONS = 3  # of one web, made by different code
@@ -132,7 +199,7 @@ def parser_version() -> str:
     root = files("opilio")
     digest = xxhash.xxh3_64(f"{_FORMAT_VERSION} {version('turbohtml')} {version('msgspec')}".encode())
     parse_files = [f for f in root.joinpath("parse").iterdir() if f.name.endswith(".py")]
-    more = ("core/urls.py", "core/records.py", "core/warc.py", "fetch/recorded.py", "fetch/decoding.py")
+    more = ("core/urls.py", "core/records.py", "core/warc.py", "fetch/decoding.py")
     for file in [*sorted(parse_files, key=lambda f: f.name), *(root.joinpath(*name.split("/")) for name in more)]:
         digest.update(file.read_bytes())
     return digest.hexdigest()

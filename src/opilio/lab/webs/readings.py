@@ -17,7 +17,7 @@ import xxhash
 
 from opilio.core.page import Page, Reading
 from opilio.core.settings import Settings
-from opilio.engine.wiring.analysis import build_page_reader
+from opilio.engine.wiring.assembly import build_page_reader
 from opilio.lab.experiments.processes import map_ordered
 from opilio.lab.webs.cache import is_complete, load_cached, prune, save_cached, write_atomically
 from opilio.lab.webs.pages import ParsedPages

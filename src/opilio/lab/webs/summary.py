@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from opilio.core.errors import OfflineWebError
 from opilio.core.urls import host_of
 from opilio.lab.webs.labels import GroundTruthLabels, load_labels
-from opilio.lab.webs.link_graph import WebLinkGraph
-from opilio.lab.webs.pages import ParsedPages
+from opilio.lab.webs.pages import ParsedPages, WebLinkGraph
 from opilio.lab.webs.topics import LabTopic, SeedSet, load_topics
 from opilio.lab.webs.web import LabProblem, WarcWeb
 

@@ -20,7 +20,7 @@ from opilio.core.clock import format_iso_time
 from opilio.core.errors import CollectionError
 from opilio.core.warc import parse_member
 from opilio.manage.pages import PageTable, StoredPage
-from opilio.store.maintain.record_check import record_problem
+from opilio.store.maintain.integrity import record_problem
 from opilio.store.warc import RecordPosition, parse_response, read_member, warc_name
 
 WACZ_VERSION = "1.1.1"

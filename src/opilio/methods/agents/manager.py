@@ -11,8 +11,17 @@ from msgspec.structs import replace
 from opilio.core.events import AgentFinished, AgentLost, Event
 from opilio.core.protocols import FrontierEntry
 from opilio.core.records import NO_AGENT, Lead, Tier
-from opilio.methods.agents.agent import ACTIVE_STATES, GOAL_REACHED, IDLE, MISSING, RETIRED, WORKING, Agent
-from opilio.methods.agents.directory import RETIRED_BY_USER, AgentDirectory
+from opilio.methods.agents.agent import (
+    ACTIVE_STATES,
+    GOAL_REACHED,
+    IDLE,
+    MISSING,
+    RETIRED,
+    RETIRED_BY_USER,
+    WORKING,
+    Agent,
+    AgentDirectory,
+)
 
 # A single page may be the cause; five in a row hardly.
 MAX_CONSECUTIVE_FAILURES = 5

@@ -16,8 +16,7 @@ from opilio.core.protocols import FrontierEntry, LinkExplanation, LinkScorer
 from opilio.core.records import AgentAnalysis, Analysis, Lead, Outcome, Verdict
 from opilio.core.settings import AgentTeamSettings
 from opilio.engine.learning import LearnerGroup
-from opilio.methods.agents.agent import Agent
-from opilio.methods.agents.directory import AgentReport
+from opilio.methods.agents.agent import Agent, AgentReport
 from opilio.methods.agents.manager import AgentManager
 from opilio.store.writer import CollectionWriter
 from opilio.topic.evolving import EvolvingTopic

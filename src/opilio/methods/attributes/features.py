@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from opilio.core.page import Reading
 from opilio.core.records import Lead
 from opilio.methods.attributes.rows import Rows, stack_rows
-from opilio.rank.four_part_score import UrlTerms
+from opilio.rank.baselines import UrlTerms
 from opilio.rank.link_scores import flatten_slices, link_spans, outside_spans
 from opilio.text.term_arrays import distinct
 from opilio.topic.evolving import CompiledTable, EvolvingTopic, Terms, compile_table, term_array

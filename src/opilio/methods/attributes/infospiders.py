@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from opilio.core.page import Reading
 from opilio.core.protocols import RANK_STATE, BaseLearner
 from opilio.core.records import Lead, Outcome, Verdict
-from opilio.engine.link_columns import unpack
 from opilio.methods.attributes.features import LinkRows
 from opilio.methods.attributes.learner import logistic
-from opilio.rank.link_scores import LinkScores, drop_all, link_spans, refused_links, tunnel_drop_reason
+from opilio.rank.link_scores import LinkScores, drop_all, link_spans, refused_links, tunnel_drop_reason, unpack
 from opilio.topic.evolving import term_array
 
 WORDS = 12  # inputs of the net

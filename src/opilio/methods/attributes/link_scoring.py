@@ -13,12 +13,12 @@ from opilio.core.caches import evict_oldest
 from opilio.core.page import Reading
 from opilio.core.protocols import Database, FeatureEffect, FrontierEntry, LinkExplanation, LinkScorer
 from opilio.core.records import Lead, LinkColumns, Outcome
-from opilio.engine.link_columns import unpack
 from opilio.engine.link_scoring import LinkScorerContext, StaticLinkScorer
 from opilio.engine.parent_scores import MAX_LINKS
 from opilio.methods.attributes.features import add_parent_evidence
 from opilio.methods.attributes.ranker import AttributesRanker, pack_rows, unpack_rows
 from opilio.methods.attributes.rows import ATTRIBUTES
+from opilio.rank.link_scores import unpack
 from opilio.store.answers import linked_pages
 
 MIN_RESCORE_CHANGE = 1e-3

@@ -1,4 +1,4 @@
-"""The context graph (Diligenti et al. 2000, S2-46): how many links a page is from a target, and the order by it.
+"""The context graph (Diligenti et al. 2000, S2-46), and hints of it and of a T-Graph for the committee.
 
 The documents of each layer are back-links of the targets. The vocabulary is that of the targets and of the first layer;
 a page is represented by its forty words of highest tf·idf, of which those in the vocabulary count. The classifier is
@@ -7,6 +7,9 @@ how likely it is.
 
 The order has one queue per layer, the nearest first, each in the order of likelihood: as one number, so that any
 frontier can use it. The ranker is a learner that keeps its first state and learns nothing.
+
+`GraphHints` are features of the committee (S2-F9, S2-F10). Their graph is the one that the crawl started with: it does
+not grow here, the committee learns instead.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,8 +22,10 @@ from numpy.typing import NDArray
 from opilio.core.page import Reading
 from opilio.core.protocols import RANK_STATE, BaseLearner
 from opilio.core.records import Lead, Verdict
+from opilio.methods.treasure.graph import TGraph, link_parts
+from opilio.methods.treasure.matching import LinkMatches, MatchingOptions, NodeIndex, match_links
 from opilio.methods.treasure.updater import GraphState
-from opilio.rank.link_scores import LinkScores, drop_all, refused_links, tunnel_drop_reason
+from opilio.rank.link_scores import LinkScores, LinkTexts, drop_all, refused_links, tunnel_drop_reason
 
 TermArray = NDArray[np.int64]
 ValueArray = NDArray[np.float64]
@@ -159,3 +164,48 @@ class ContextGraphRanker(StaticLearner):
         self.model = ContextGraphModel(
             layered_documents(((d.level, d.words) for d in documents), self._terms_of), self._min_likelihood
         )
+
+
+# The name of their state, the graph, among the snapshots.
+HINTS_STATE = "hints"
+HintColumn = NDArray[np.float64]
+HINT_MATCHING = MatchingOptions(rule="all", unrelated=0.0)
+
+
+class GraphHints(StaticLearner):
+    """Three numbers from 0 to 1 a link: T-Graph priority, OSM, nearness of the page's layer. All 0 without a graph."""
+
+    def __init__(self, terms_of: TermsOf, layers: ContextGraphRanker) -> None:
+        super().__init__()
+        self._terms_of = terms_of
+        self._layers = layers
+        self._index = NodeIndex(TGraph(), terms_of)
+        # The three features are asked for one after the other for each page.
+        self._last_matches: tuple[Reading, LinkMatches] | None = None
+
+    def tgraph(self, reading: Reading, _: LinkTexts | None = None) -> HintColumn:
+        """The priority of each link by all nodes it matches."""
+        return self._matches(reading).priority
+
+    def osm(self, reading: Reading, _: LinkTexts | None = None) -> HintColumn:
+        """The similarity of each link to the nearest node that it matches, or to the most similar."""
+        return self._matches(reading).osm
+
+    def layer(self, reading: Reading, _: LinkTexts | None = None) -> HintColumn:
+        """1 for a page of the targets' layer, less for layers farther away, 0 for a page of none."""
+        layers = self._layers.model.layers
+        place = self._layers.classify(reading) if layers else None
+        near = 0.0 if place is None else (layers - place.layer) / layers
+        return np.full(len(reading.page.links), near)
+
+    def _matches(self, reading: Reading) -> LinkMatches:
+        if self._last_matches is None or self._last_matches[0] is not reading:
+            self._last_matches = reading, match_links(self._index, link_parts(reading, self._terms_of), HINT_MATCHING)
+        return self._last_matches[1]
+
+    def restore(self, state: bytes) -> None:
+        """Load a graph."""
+        self._state, self._last_matches = state, None
+        kept = msgspec.msgpack.decode(state, type=GraphState) if state else GraphState()
+        self._index = NodeIndex(TGraph(kept.nodes), self._terms_of)
+        self._layers.restore(state)

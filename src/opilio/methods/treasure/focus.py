@@ -25,8 +25,8 @@ from opilio.methods.dewey.detect import (
     first_galaxy,
     hits_in_window,
 )
+from opilio.methods.dewey.judge import DeweyTarget
 from opilio.methods.dewey.lexicon import digits_of, is_related, shorten
-from opilio.methods.dewey.target import DeweyTarget
 from opilio.methods.treasure.graph import Span
 from opilio.rank.link_scores import LinkTexts
 from opilio.text.vocabulary import BLOCK_END_CODE

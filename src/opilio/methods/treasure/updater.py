@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from opilio.core.caches import evict_oldest
 from opilio.methods.treasure.graph import GraphDocument, GraphNode, LinkDestination, TGraph
-from opilio.methods.treasure.weights import EQUAL_WEIGHTS, WeightEvidence
+from opilio.methods.treasure.matching import EQUAL_WEIGHTS, WeightEvidence
 
 # The number of recent scores of on-topic pages from which the top decile is taken.
 RECENT_SCORES = 200

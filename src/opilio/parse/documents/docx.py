@@ -7,8 +7,7 @@ python-docx reads the same text in half of the time, but it needs lxml and reads
 from html import escape
 
 from opilio.core.errors import ParseError
-from opilio.parse.documents.formats import DocumentFormat, HtmlDocument, html_page
-from opilio.parse.documents.zipped import DocumentArchive, Tag, read_xml
+from opilio.parse.documents.formats import DocumentArchive, DocumentFormat, HtmlDocument, Tag, html_page, read_xml
 
 _MAX_CHARACTERS = 4_000_000
 _TABLE_TAGS = {"tbl": "table", "tr": "tr", "tc": "td"}

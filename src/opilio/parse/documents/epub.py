@@ -5,8 +5,7 @@ import re
 from urllib.parse import unquote
 
 from opilio.core.errors import ParseError
-from opilio.parse.documents.formats import DocumentFormat, HtmlDocument, html_page
-from opilio.parse.documents.zipped import DocumentArchive, Tag, read_xml
+from opilio.parse.documents.formats import DocumentArchive, DocumentFormat, HtmlDocument, Tag, html_page, read_xml
 from opilio.parse.encoding import ContentKind
 from opilio.parse.html import parse_tree
 

@@ -1,14 +1,19 @@
-"""The formats of documents, and the conversion of a response to HTML.
+"""The formats of documents, the conversion of a response to HTML, and zip archives and XML read within limits.
 
 A format is registered as an entry point in the group `opilio.document_readers`. The crawl converts a document once, in
 a worker process under its limits of time and memory, and stores the HTML beside the document: search and exports use
 that HTML.
 """
 
-from collections.abc import Callable
-from functools import cache
+import zlib
+from collections.abc import Callable, Mapping
+from functools import cache, lru_cache
 from html import escape
 from importlib.util import find_spec
+from io import BytesIO
+from typing import NamedTuple
+from xml.parsers import expat
+from zipfile import BadZipFile, ZipFile
 
 import msgspec
 from msgspec.structs import replace
@@ -18,6 +23,103 @@ from opilio.core.records import CONTENT_TYPE_FAILURE, FetchResult
 from opilio.core.registry import DOCUMENT_READERS, load_plugin, plugin_names
 from opilio.core.scope import media_type
 from opilio.parse.encoding import ContentKind, detect_kind
+
+MAX_MEMBERS = 10_000
+MAX_BYTES = 48 << 20  # of all members that are read, unpacked
+MAX_DEPTH = 200  # of nested elements
+_PIECE = 1 << 16
+
+_ZIP_ERRORS = (BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError, ValueError)
+
+
+class DocumentArchive:
+    """The files of a zipped document. More than `MAX_BYTES` are never unpacked, whatever the archive declares."""
+
+    def __init__(self, body: bytes, name: str) -> None:
+        self._name = name
+        self._room = MAX_BYTES
+        try:
+            self._zip = ZipFile(BytesIO(body))
+        except _ZIP_ERRORS as error:
+            raise ParseError(f"document: the {name} file is damaged ({error})") from error
+        if len(self._zip.filelist) > MAX_MEMBERS:
+            raise ParseError(f"document: the {name} file has more than {MAX_MEMBERS} parts")
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._zip.NameToInfo
+
+    def read(self, path: str) -> bytes:
+        """A part; empty if it is missing or can't be unpacked, as far as it goes if the limit is reached."""
+        parts: list[bytes] = []
+        try:
+            with self._zip.open(path) as file:
+                while self._room > 0 and (piece := file.read(min(_PIECE, self._room))):
+                    parts.append(piece)
+                    self._room -= len(piece)
+        except (KeyError, *_ZIP_ERRORS):
+            return b"".join(parts)
+        return b"".join(parts)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """True if the limit of unpacked bytes was reached."""
+        return self._room <= 0
+
+
+class Tag(NamedTuple):
+    """The local name of an element and its attributes by their local names."""
+
+    name: str
+    attributes: Mapping[str, str]
+
+
+class _StopReadingError(Exception):
+    """The rest of the document is not read."""
+
+
+def read_xml(
+    data: bytes, start: Callable[[Tag], None], end: Callable[[str], None], text: Callable[[str], bool]
+) -> bool:
+    """Report elements and text in order; True if all of it was read.
+
+    `text` returns False to stop. External entities are never loaded, and expat itself bounds what internal ones expand
+    to; nesting is bounded here.
+    """
+    parser = expat.ParserCreate(namespace_separator=" ")
+    parser.buffer_text = True
+    depth = 0
+
+    def on_start(name: str, attributes: dict[str, str]) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise _StopReadingError
+        start(Tag(_local(name), {_local(key): value for key, value in attributes.items()} if attributes else {}))
+
+    def on_end(name: str) -> None:
+        nonlocal depth
+        depth -= 1
+        end(_local(name))
+
+    def on_text(value: str) -> None:
+        if not text(value):
+            raise _StopReadingError
+
+    parser.StartElementHandler = on_start
+    parser.EndElementHandler = on_end
+    parser.CharacterDataHandler = on_text
+    try:
+        parser.Parse(data, True)
+    # ValueError: an encoding that expat does not know; LookupError: one that Python does not know.
+    except (_StopReadingError, expat.ExpatError, ValueError, LookupError):
+        return False
+    return True
+
+
+@lru_cache(maxsize=4096)
+def _local(name: str) -> str:
+    return name.rpartition(" ")[2]
+
 
 # Types that say nothing about the content: the first bytes decide.
 _UNKNOWN_TYPES = frozenset({"", "application/octet-stream", "application/x-download", "application/zip", "text/html"})

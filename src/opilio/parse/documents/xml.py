@@ -9,8 +9,7 @@ from html import escape
 
 from opilio.core.errors import ParseError
 from opilio.core.records import CONTENT_TYPE_FAILURE
-from opilio.parse.documents.formats import DocumentFormat, HtmlDocument, html_page
-from opilio.parse.documents.zipped import Tag, read_xml
+from opilio.parse.documents.formats import DocumentFormat, HtmlDocument, Tag, html_page, read_xml
 
 _MAX_CHARACTERS = 4_000_000
 _MIN_WORDS = 20

@@ -1,20 +1,32 @@
-"""WARC records of a collection in PostgreSQL: chunks in the database, and objects in object storage.
+"""WARC records of a collection in PostgreSQL: chunks in the database, and their move to object storage.
 
 A chunk is a whole WARC file that never changes, written by one commit. With `store.objects`, chunks that together have
 some megabytes are moved into one object: it is written first, and one commit then names it in the place of the data.
 A crash leaves at most an object without a row, which `verify` deletes while no crawl runs. Records keep their positions
 (chunk, offset, length). A chunk is copied into the folder of the collection when one of its records is read.
+
+While the storage can't be reached, records stay in the database and the crawl continues, until more than
+`MAX_WAITING_BYTES` wait: then the trainer takes no more results, so that workers soon lease nothing.
 """
 
+import asyncio
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+from opilio.core.clock import Clock
+from opilio.core.events import ObjectStorageChanged
 from opilio.core.files import write_atomically
 from opilio.core.protocols import Database
+from opilio.store.postgres.cluster import Role, RoleLostError
 from opilio.store.postgres.collection import linked_database
-from opilio.store.postgres.connection import PostgresConnection, postgres_transaction
+from opilio.store.postgres.connection import (
+    ConnectionLostError,
+    PostgresConnection,
+    RetryTransactionError,
+    postgres_transaction,
+)
 from opilio.store.postgres.objects import (
     MARKER_FILE,
     ObjectMissingError,
@@ -22,7 +34,6 @@ from opilio.store.postgres.objects import (
     ObjectsUnavailableError,
     create_storage,
 )
-from opilio.store.postgres.roles import Role
 from opilio.store.postgres.schema import schema_version
 from opilio.store.warc import RecordPosition, info_record, warc_name
 
@@ -230,3 +241,79 @@ def _make_room(folder: Path) -> None:
         oldest = files.pop(0)
         size -= oldest.stat().st_size
         oldest.unlink(missing_ok=True)
+
+
+MAX_WAITING_BYTES = 512 << 20
+POLL_S = 1.0
+RETRY_S = 5.0
+
+
+class ObjectArchive:
+    """Starts a move when enough waits, one at a time. `report` gets one event when the storage goes or returns."""
+
+    def __init__(
+        self,
+        mover: ChunkMover,
+        clock: Clock,
+        report: Callable[[ObjectStorageChanged], None],
+        max_waiting_bytes: int = MAX_WAITING_BYTES,
+    ) -> None:
+        self._mover = mover
+        self._clock = clock
+        self._report = report
+        self._max_waiting_bytes = max_waiting_bytes
+        self._waiting_bytes = 0
+        self._available = True
+        self._next_at = 0.0
+        self._move: asyncio.Task[int] | None = None
+
+    @property
+    def full(self) -> bool:
+        """Does so much wait that no more results may be taken?"""
+        return self._waiting_bytes > self._max_waiting_bytes
+
+    def poll(self, db: PostgresConnection, least_bytes: int = OBJECT_BYTES) -> None:
+        """Take the result of a move, and start the next one if enough waits. Never waits itself."""
+        if self._move is not None and self._move.done():
+            self._finish_move(self._move)
+        now = self._clock.now()
+        if self._move is None and now >= self._next_at:
+            self._next_at = now + POLL_S
+            self._waiting_bytes = waiting_bytes(db)
+            if self._waiting_bytes >= least_bytes:
+                self._move = asyncio.create_task(asyncio.to_thread(self._mover.move, least_bytes))
+
+    async def move_rest(self, db: PostgresConnection, keep_role: Callable[[], None]) -> None:
+        """At the end of a crawl, move what is left; what the storage does not take stays in the database."""
+        self._next_at = 0.0
+        while True:
+            self.poll(db, 1)
+            if self._move is None and (not self._available or not self._waiting_bytes):
+                return
+            keep_role()
+            await asyncio.sleep(0.05)
+
+    def close(self) -> None:
+        """Leave a running move to itself: without the role it can't commit."""
+        if self._move is not None:
+            self._move.add_done_callback(lambda move: move.cancelled() or move.exception())
+            self._move = None
+
+    def _finish_move(self, move: "asyncio.Task[int]") -> None:
+        self._move = None
+        try:
+            self._waiting_bytes = move.result()
+        except ObjectsUnavailableError as error:
+            self._next_at = self._clock.now() + RETRY_S
+            self._set_available(False, f"{error}; pages stay in the database until it is back")
+        except (ConnectionLostError, RetryTransactionError, RoleLostError):
+            # The trainer notices by its own connection.
+            self._next_at = self._clock.now() + POLL_S
+        else:
+            self._next_at = 0.0
+            self._set_available(True, "the object storage is back")
+
+    def _set_available(self, available: bool, detail: str) -> None:
+        if available != self._available:
+            self._available = available
+            self._report(ObjectStorageChanged(at=self._clock.now(), available=available, detail=detail))

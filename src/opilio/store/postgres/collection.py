@@ -18,8 +18,8 @@ from opilio.core.errors import CollectionError
 from opilio.core.files import write_atomically
 from opilio.store.collection import Collection
 from opilio.store.locks import LINK_FILE
+from opilio.store.postgres.cluster import TRAINER, Role
 from opilio.store.postgres.connection import PostgresConnection, is_postgres, postgres_transaction, public_address
-from opilio.store.postgres.roles import TRAINER, Role
 from opilio.store.postgres.schema import (
     CreatePart,
     check_version,

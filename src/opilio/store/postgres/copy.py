@@ -13,7 +13,7 @@ from opilio.core.errors import CollectionError
 from opilio.core.protocols import Database
 from opilio.store.collection import Collection, CreateTables, collection_exists, is_linked, open_readonly
 from opilio.store.locks import has_writer
-from opilio.store.maintain.record_check import StoredRecord, stored_records
+from opilio.store.maintain.integrity import StoredRecord, stored_records
 from opilio.store.postgres.chunks import OBJECT_BYTES, ChunkWriter
 from opilio.store.postgres.collection import PostgresCollection, place_of
 from opilio.store.run_tables import INDEX_ALIAS_KEY, INDEX_SERVER_KEY

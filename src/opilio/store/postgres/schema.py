@@ -11,8 +11,8 @@ from urllib.parse import parse_qsl, urlencode
 
 from opilio.core.errors import CollectionError, UsageError
 from opilio.core.protocols import Database
+from opilio.store.postgres.cluster import WORKER_TIMEOUT_S, live_workers, lock_workers
 from opilio.store.postgres.connection import PostgresConnection, missing_schema, postgres_transaction
-from opilio.store.postgres.roles import WORKER_TIMEOUT_S, live_workers, lock_workers
 from opilio.store.schema import ADDED_TABLES, ANNOTATION_TABLES, TABLES
 
 POSTGRES_SCHEMA_VERSION = 4

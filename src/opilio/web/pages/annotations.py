@@ -33,9 +33,8 @@ from opilio.store.annotations import (
 )
 from opilio.store.collection import Collection
 from opilio.web.collections import UnknownCollectionError
-from opilio.web.context import ActionResult, ActionRoute, AppContext, PageRequest, PageRoute
+from opilio.web.context import NOTE_PARAM, ActionResult, ActionRoute, AppContext, PageRequest, PageRoute, Param
 from opilio.web.pages.search import SEARCH_PARAMS, filter_params, search_filters
-from opilio.web.params import NOTE_PARAM, Param
 from opilio.web.templating import url_with_query
 from opilio.web.views import PageView
 

@@ -8,16 +8,15 @@ import msgspec
 from opilio.core import events as known
 from opilio.core.errors import UsageError
 from opilio.engine.commands import send_command
-from opilio.manage.agents import agent_cards
+from opilio.manage.status import agent_cards
 from opilio.store.collection import Collection
 from opilio.store.pages import newest_pages
 from opilio.store.run_tables import EventFilter, EventRow, events_after, newest_events
 from opilio.web.charts import format_time, harvest_curve
-from opilio.web.context import ActionResult, ActionRoute, AppContext, PageRequest, PageRoute
+from opilio.web.context import NOTE_PARAM, ActionResult, ActionRoute, AppContext, PageRequest, PageRoute, Param
 from opilio.web.pages.errors import blocked_hosts, error_groups
 from opilio.web.pages.new_crawl import launch_crawl, read_log_tail
 from opilio.web.pages.queue import top_queue_rows
-from opilio.web.params import NOTE_PARAM, Param
 from opilio.web.sentences import event_sentence, verdict_sentence
 from opilio.web.stats import ACTIVE_STATES, CollectionStats, crawl_stats
 from opilio.web.views import PageView

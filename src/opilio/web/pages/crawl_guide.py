@@ -19,9 +19,8 @@ from opilio.store.pages import JudgedPage, first_pages, judged_page
 from opilio.text.url_words import url_words
 from opilio.topic.setup import background_frequencies, background_idf, build_vocabulary
 from opilio.topic.topic import build_topic_table, make_topic
-from opilio.web.context import AppContext, PageRequest, PageRoute
+from opilio.web.context import NOTE_PARAM, AppContext, PageRequest, PageRoute, Param
 from opilio.web.pages.page import page_label
-from opilio.web.params import NOTE_PARAM, Param
 from opilio.web.sentences import verdict_sentence
 from opilio.web.stats import ACTIVE_STATES, crawl_stats
 from opilio.web.views import PageView

@@ -6,9 +6,8 @@ from typing import Any
 from opilio.frontier.sqlite.queries import FailedHost, failed_hosts, failed_urls, host_wakes_at
 from opilio.manage.why import explain_empty_crawl
 from opilio.store.collection import Collection
-from opilio.store.maintain.record_check import stored_counts
-from opilio.web.context import AppContext, PageRequest, PageRoute
-from opilio.web.params import NOTE_PARAM, Param
+from opilio.store.maintain.integrity import stored_counts
+from opilio.web.context import NOTE_PARAM, AppContext, PageRequest, PageRoute, Param
 from opilio.web.sentences import failure_cause, failure_words
 from opilio.web.stats import CollectionStats
 from opilio.web.views import PageView

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from starlette.responses import Response
 
-from opilio.web.context import AppContext, PageRequest, PageRoute, RawRoute
-from opilio.web.params import NOTE_PARAM, Param
+from opilio.web.context import NOTE_PARAM, AppContext, PageRequest, PageRoute, Param, RawRoute
 from opilio.web.views import PageView, attachment_header
 
 STEPS = 220

@@ -17,8 +17,7 @@ from opilio.frontier.sqlite.queries import (
 from opilio.store.collection import Collection
 from opilio.store.writer import stored_robots
 from opilio.web.collections import UnknownCollectionError
-from opilio.web.context import AppContext, PageRequest, PageRoute
-from opilio.web.params import NOTE_PARAM, PAGE_PARAM, SIZE_PARAM, Param
+from opilio.web.context import NOTE_PARAM, PAGE_PARAM, SIZE_PARAM, AppContext, PageRequest, PageRoute, Param
 from opilio.web.stats import CollectionStats, HostStats
 from opilio.web.views import PageView
 

@@ -7,9 +7,8 @@ import msgspec
 from opilio.core.errors import UsageError
 from opilio.store.card import CollectionCard, delete_collection, read_card, write_card
 from opilio.store.collection import load_settings
-from opilio.web.context import ActionResult, ActionRoute, AppContext, PageRequest, PageRoute
+from opilio.web.context import NOTE_PARAM, ActionResult, ActionRoute, AppContext, PageRequest, PageRoute, Param
 from opilio.web.pages.runs import flatten_settings
-from opilio.web.params import NOTE_PARAM, Param
 from opilio.web.stats import ACTIVE_STATES, crawl_stats
 from opilio.web.views import PageView
 

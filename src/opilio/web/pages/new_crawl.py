@@ -26,12 +26,11 @@ from opilio.engine.wiring.session import prepare_collection
 from opilio.engine.wiring.settings import CheckedSettings, canonicalize_seeds, check_settings
 from opilio.seeds.finder import FoundSeeds
 from opilio.topic.setup import resolve_settings
+from opilio.web.auth import reject_local_settings
 from opilio.web.collections import ServedCollections
-from opilio.web.context import ActionResult, ActionRoute, AppContext, PageRequest, PageRoute
-from opilio.web.local_settings import reject_local_settings
+from opilio.web.context import NOTE_PARAM, ActionResult, ActionRoute, AppContext, PageRequest, PageRoute, Param
 from opilio.web.pages.crawl_guide import TRIAL_PAGES, Suggestions, keywords_with_suggestions, suggest
 from opilio.web.pages.topic import parse_keywords
-from opilio.web.params import NOTE_PARAM, Param
 from opilio.web.views import PageView
 
 LOG = "crawl.log"

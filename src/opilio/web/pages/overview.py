@@ -13,15 +13,24 @@ from opilio.core.errors import CollectionError, UsageError
 from opilio.core.settings import Settings
 from opilio.core.urls import host_of
 from opilio.frontier.postgres.frontier import open_frontier
-from opilio.manage.agents import agent_cards, list_agents
+from opilio.manage.status import agent_cards, list_agents
 from opilio.store.collection import Collection, collection_exists
 from opilio.store.pages import PAGE_SORTS, ListFilter, list_pages
 from opilio.store.run_tables import EventFilter, SeedResult, newest_events, seed_results
 from opilio.web.charts import harvest_curve, sparkline_path
-from opilio.web.context import ActionResult, ActionRoute, AppContext, PageRequest, PageRoute
+from opilio.web.context import (
+    NOTE_PARAM,
+    PAGE_PARAM,
+    SIZE_PARAM,
+    ActionResult,
+    ActionRoute,
+    AppContext,
+    PageRequest,
+    PageRoute,
+    Param,
+)
 from opilio.web.pages.crawl import event_row
 from opilio.web.pages.new_crawl import start_command
-from opilio.web.params import NOTE_PARAM, PAGE_PARAM, SIZE_PARAM, Param
 from opilio.web.stats import crawl_stats
 from opilio.web.views import PageView
 

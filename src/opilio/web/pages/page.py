@@ -10,12 +10,12 @@ import numpy as np
 from opilio.core.errors import CollectionError, ParseError, TopicError, UsageError
 from opilio.core.protocols import TOPIC_STATE
 from opilio.core.records import url_key
-from opilio.engine.link_columns import unpack
-from opilio.manage.history import page_history
 from opilio.manage.label import LABEL_VALUES, LabelRequest, label_pages
+from opilio.manage.pages import page_history
 from opilio.manage.results import LabelReport
 from opilio.manage.why import why
 from opilio.parse.html import HtmlParser
+from opilio.rank.link_scores import unpack
 from opilio.store.answers import links_of
 from opilio.store.collection import Collection
 from opilio.store.commands import current_label
@@ -25,10 +25,9 @@ from opilio.store.warc import RecordPosition, read_record
 from opilio.text.vocabulary import Vocabulary, term_id
 from opilio.topic.evolving import restored_table
 from opilio.web.collections import UnknownCollectionError
-from opilio.web.context import ActionResult, ActionRoute, AppContext, PageRequest, PageRoute
+from opilio.web.context import NOTE_PARAM, ActionResult, ActionRoute, AppContext, PageRequest, PageRoute, Param
 from opilio.web.pages.annotations import page_annotations
 from opilio.web.pages.search import similar_pages
-from opilio.web.params import NOTE_PARAM, Param
 from opilio.web.sentences import score_parts, verdict_sentence
 from opilio.web.templating import url_with_query
 from opilio.web.views import PageView

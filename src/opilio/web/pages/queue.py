@@ -8,18 +8,27 @@ import numpy as np
 from opilio.core.errors import UsageError
 from opilio.core.protocols import FrontierEntry
 from opilio.engine.commands import EVERY_HOST, load_host_rules, send_command
-from opilio.engine.link_columns import unpack
 from opilio.frontier.sqlite.queries import queue_length, queued_priorities
 from opilio.frontier.sqlite.urls import upcoming_urls
 from opilio.manage.topic_editor import apply_pending_commands
+from opilio.rank.link_scores import unpack
 from opilio.store.answers import links_of
 from opilio.store.collection import Collection
 from opilio.store.locks import CRAWL_COMMAND
 from opilio.store.pages import current_page, first_fetched_at
 from opilio.store.run_tables import first_event_at
 from opilio.web.charts import histogram
-from opilio.web.context import ActionResult, ActionRoute, AppContext, PageRequest, PageRoute
-from opilio.web.params import NOTE_PARAM, PAGE_PARAM, SIZE_PARAM, Param
+from opilio.web.context import (
+    NOTE_PARAM,
+    PAGE_PARAM,
+    SIZE_PARAM,
+    ActionResult,
+    ActionRoute,
+    AppContext,
+    PageRequest,
+    PageRoute,
+    Param,
+)
 from opilio.web.views import PageView
 
 MAX_SCORE_SAMPLE = 200_000  # scores in the histogram

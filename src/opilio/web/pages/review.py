@@ -11,8 +11,7 @@ from opilio.store.collection import Collection
 from opilio.store.commands import labeled_keys
 from opilio.store.pages import doubtful_pages, judged_page, kept_scores
 from opilio.store.run_tables import has_table
-from opilio.web.context import AppContext, PageRequest, PageRoute
-from opilio.web.params import NOTE_PARAM, Param
+from opilio.web.context import NOTE_PARAM, AppContext, PageRequest, PageRoute, Param
 from opilio.web.sentences import verdict_sentence
 from opilio.web.views import PageView
 

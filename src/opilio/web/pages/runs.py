@@ -6,8 +6,7 @@ from opilio.core.errors import UsageError
 from opilio.core.settings import Tree
 from opilio.store.collection import load_settings
 from opilio.web.charts import harvest_curve
-from opilio.web.context import AppContext, PageRequest, PageRoute
-from opilio.web.params import NOTE_PARAM, Param
+from opilio.web.context import NOTE_PARAM, AppContext, PageRequest, PageRoute, Param
 from opilio.web.stats import crawl_stats
 from opilio.web.views import PageView
 

@@ -7,8 +7,7 @@ import msgspec
 from opilio.core.errors import CollectionError, QueryError, UsageError
 from opilio.search.candidates import MAX_PAGE_SIZE
 from opilio.search.results import SORT_ORDERS, SearchFilters, SearchHit, SearchResults
-from opilio.web.context import AppContext, PageRequest, PageRoute
-from opilio.web.params import NOTE_PARAM, PAGE_PARAM, Param
+from opilio.web.context import NOTE_PARAM, PAGE_PARAM, AppContext, PageRequest, PageRoute, Param
 from opilio.web.templating import MAX_TIME, format_day, url_of_format, url_with_query
 from opilio.web.views import PageView
 

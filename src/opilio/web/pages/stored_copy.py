@@ -26,8 +26,7 @@ from opilio.store.collection import Collection
 from opilio.store.versions import PageVersion, follow_moves, list_versions, read_stored_response
 from opilio.web.auth import POLICY
 from opilio.web.collections import UnknownCollectionError
-from opilio.web.context import AppContext, PageRequest, PageRoute, RawRoute
-from opilio.web.params import NOTE_PARAM, Param, parse_params
+from opilio.web.context import NOTE_PARAM, AppContext, PageRequest, PageRoute, Param, RawRoute, parse_params
 from opilio.web.templating import strip_invisible
 from opilio.web.views import PageView, attachment_header
 

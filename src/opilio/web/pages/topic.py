@@ -23,8 +23,7 @@ from opilio.manage.topic_editor import (
 from opilio.store.collection import Collection
 from opilio.store.locks import CRAWL_COMMAND
 from opilio.topic.topic import Topic
-from opilio.web.context import ActionResult, ActionRoute, AppContext, PageRequest, PageRoute
-from opilio.web.params import NOTE_PARAM, Param
+from opilio.web.context import NOTE_PARAM, ActionResult, ActionRoute, AppContext, PageRequest, PageRoute, Param
 from opilio.web.views import PageView
 
 FIELDS = ("description", "keywords", "contexts", "genres", "dewey")
