@@ -69,6 +69,7 @@ def test_calendar_of_empty_days_is_caught_in_the_end() -> None:
     "urls",
     [
         [f"http://wiki.example/wiki/Article_{i}" for i in range(50_000)],
+        [f"http://shop.example/item/{i}-{1 + i % 9}.html" for i in range(1_000, 4_000)],
         [f"http://forum.example/topic.php?id={i}" for i in range(8_000)],
         [f"http://forum.example/viewtopic.php?f={i % 9}&t={i}&start={i % 3 * 20}" for i in range(8_000)],
         [f"http://news.example/{1990 + i % 37}/{1 + i % 12:02}/{1 + i % 28:02}/story-{i}" for i in range(8_000)],

@@ -69,7 +69,12 @@ _SESSION_START = re.compile("[;?&(]").search
 _CALENDAR = re.compile(
     r"calend|event|agenda|kalender|schedule|ical|/(?:day|week|month)s?/|[?&](?:date|day|month|week)=", re.IGNORECASE
 )
-_DATE = re.compile(r"(?<![0-9])(\d{4})[-/](?:0?[1-9]|1[0-2])(?![0-9])|[?&]y(?:ear|r)?=(\d{4})(?![0-9])")
+# A year and a month; `/item/2268-1.html` is a number of an item.
+_DATE = re.compile(
+    r"(?<![0-9])(\d{4})(?:/0?[1-9]|/1[0-2]|-0[1-9]|-1[0-2])(?![0-9])|[?&]y(?:ear|r)?=(\d{4})(?![0-9])"
+)
+# Years ahead that a number may be meant as a date without a word such as "calendar" in the URL.
+_MAX_YEARS_AHEAD = 100
 # Nothing but a date at the end: an empty day of a calendar. An article in a dated archive has words after it.
 _BARE_DATE = re.compile(r"\d{4}[-/]\d{1,2}(?:[-/]\d{1,2})?/?$|[?&](?:date|day|month|week)=[-\d]+")
 # The headings of Apache's directory listings: the same files eight times over (mod_autoindex; before 2.0 ?N=D).
@@ -174,9 +179,8 @@ class TrapDetector:
         calendar = _CALENDAR.search(url) is not None
         if found is not None:
             year = int(found[1] or found[2])
-            if limits.current_year + 1 < year < 3_000 or (
-                calendar and not limits.first_year <= year <= limits.current_year + 1
-            ):
+            ahead = year - limits.current_year
+            if 1 < ahead <= _MAX_YEARS_AHEAD or (calendar and (ahead > 1 or year < limits.first_year)):
                 return "calendar"
         if calendar and bare is not None:
             pattern = _DIGITS.sub("#", url)
