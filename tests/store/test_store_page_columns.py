@@ -13,12 +13,12 @@ SCRIPT = textwrap.dedent(
     """
     from pathlib import Path
 
-    from opilio.store import page_columns
+    from opilio.store import schema
 
-    source = Path(page_columns.__file__).read_text(encoding="utf-8")
+    source = Path(schema.__file__).read_text(encoding="utf-8")
     source = source.replace('''lambda v: v.position.length),''', '''lambda v: v.position.length),
     PageColumn("size_bytes", int, lambda v: v.fetched.size_bytes, exported=True),''')
-    exec(compile(source, page_columns.__file__, "exec"), vars(page_columns))
+    exec(compile(source, schema.__file__, "exec"), vars(schema))
 
     from opilio.core.records import Analysis, FetchResult, Lead, Outcome, PageChange, Verdict
     from opilio.manage.pages import PAGE_COLUMNS

@@ -24,6 +24,9 @@ MAX_CORRECTION = 4.0
 # Log-odds that the correction is better, before anything was predicted and per nat of a better prediction. Rewards are
 # probabilities, so a prediction gains less than it would with certain labels.
 PRIOR_TRUST, TRUST_PER_NAT = -3.0, 4.0
+# Learned links to relevant pages at which half of that weight counts. Before a crawl has found its topic, meanings can
+# only tell one irrelevant page from another, and would keep it among those that the judge finds a little less so.
+HALF_HITS = 3.0
 MAX_LEAD = 2.0  # nats: an expert that was better for long can still be overtaken
 MEAN_PRIOR = 3.0  # links with a value of 0 in the mean value
 Bytes = NDArray[np.int8]
@@ -37,6 +40,7 @@ class _MeaningState(msgspec.Struct, array_like=True):
     lead: float
     total: float
     links: int
+    hits: int = 0
 
 
 class MeaningModel:
@@ -53,11 +57,13 @@ class MeaningModel:
         self._lead = 0.0
         self._total = 0.0
         self._links = 0
+        self._hits = 0
 
     @property
     def trust(self) -> float:
         """The weight of the correction, from 0 to 1."""
-        return logistic(PRIOR_TRUST + TRUST_PER_NAT * self._lead)
+        found = self._hits / (self._hits + HALF_HITS)
+        return found * logistic(PRIOR_TRUST + TRUST_PER_NAT * self._lead)
 
     def predict(self, vectors: Bytes, values: Values, offsets: Column) -> Column:
         """The log-odds to add for each link."""
@@ -85,6 +91,7 @@ class MeaningModel:
             self._model.learn(rows, rewards[known], offsets[known])
             self._total += float(values[known].sum())
             self._links += int(known.sum())
+            self._hits += int((rewards[known] >= 0.5).sum())
 
     @property
     def _mean(self) -> float:
@@ -105,7 +112,7 @@ class MeaningModel:
 
     def snapshot(self) -> bytes:
         return msgspec.msgpack.encode(
-            _MeaningState(DIMENSIONS, self._model.snapshot(), self._lead, self._total, self._links)
+            _MeaningState(DIMENSIONS, self._model.snapshot(), self._lead, self._total, self._links, self._hits)
         )
 
     def restore(self, state: bytes) -> None:
@@ -117,3 +124,4 @@ class MeaningModel:
         if kept.dimensions == DIMENSIONS:
             self._model.restore(kept.model)
             self._lead, self._total, self._links = kept.lead, kept.total, kept.links
+            self._hits = kept.hits

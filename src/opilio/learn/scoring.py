@@ -180,7 +180,7 @@ class CommitteeScoring(CommitteeModels):
         similarity, trust = float(dense[row, _TOPIC_MEANING]), self.meaning.trust
         return [
             FeatureEffect("meaning", similarity, by_value / similarity if similarity else 0.0, by_value),
-            FeatureEffect("meaning learned", by_vector / trust, trust, by_vector),
+            FeatureEffect("meaning learned", by_vector / trust if trust else 0.0, trust, by_vector),
         ]
 
     def learn_meanings(

@@ -70,9 +70,7 @@ _CALENDAR = re.compile(
     r"calend|event|agenda|kalender|schedule|ical|/(?:day|week|month)s?/|[?&](?:date|day|month|week)=", re.IGNORECASE
 )
 # A year and a month; `/item/2268-1.html` is a number of an item.
-_DATE = re.compile(
-    r"(?<![0-9])(\d{4})(?:/0?[1-9]|/1[0-2]|-0[1-9]|-1[0-2])(?![0-9])|[?&]y(?:ear|r)?=(\d{4})(?![0-9])"
-)
+_DATE = re.compile(r"(?<![0-9])(\d{4})(?:/0?[1-9]|/1[0-2]|-0[1-9]|-1[0-2])(?![0-9])|[?&]y(?:ear|r)?=(\d{4})(?![0-9])")
 # Years ahead that a number may be meant as a date without a word such as "calendar" in the URL.
 _MAX_YEARS_AHEAD = 100
 # Nothing but a date at the end: an empty day of a calendar. An article in a dated archive has words after it.
