@@ -11,9 +11,9 @@ from opilio.core.settings_input import merge_trees, parse_setting, read_settings
 from opilio.core.urls import canonicalize_url, host_of, require_url
 from opilio.seeds.local import read_numbered_seeds
 
-# `example.org`, `example.org:8080/path`: a host name with a dot, and no scheme.
 # A name on this machine or an address: local servers rarely have a certificate.
 _LOCAL_WITHOUT_SCHEME = re.compile(r"(?i)(localhost|\d{1,3}(\.\d{1,3}){3})(:\d+)?([/?#].*)?")
+# `example.org`, `example.org:8080/path`: a host name with a dot, and no scheme.
 _WITHOUT_SCHEME = re.compile(r"(?i)[a-z0-9_-]+(\.[a-z0-9_-]+)*\.[a-z][a-z0-9-]+\.?(:\d+)?([/?#].*)?")
 
 
