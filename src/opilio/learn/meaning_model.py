@@ -25,7 +25,7 @@ MAX_CORRECTION = 4.0
 # probabilities, so a prediction gains less than it would with certain labels.
 PRIOR_TRUST, TRUST_PER_NAT = -3.0, 4.0
 # Learned links to relevant pages at which half of that weight counts. Before a crawl has found its topic, meanings can
-# only tell one irrelevant page from another, and would keep it among those that the judge finds a little less so.
+# only distinguish irrelevant pages, and would keep it among those that the judge finds a little less so.
 HALF_HITS = 3.0
 MAX_LEAD = 2.0  # nats: an expert that was better for long can still be overtaken
 MEAN_PRIOR = 3.0  # links with a value of 0 in the mean value
