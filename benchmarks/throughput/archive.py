@@ -55,7 +55,7 @@ class PageCost(NamedTuple):
     workers: float
 
     def pages_per_s(self, cores: int) -> float:
-        """What so many cores can do: the engine process has one, at most."""
+        """Pages per second on this number of cores; the engine process uses one at most."""
         return 1000 / max(self.engine, (self.engine + self.workers) / cores)
 
 
