@@ -75,6 +75,7 @@ QUERIES: tuple[tuple[str, set[str]], ...] = (
     ("a.example/wren", {"wren"}),
     ("relevant:no", {"train"}),
     ("polarity:positive", {"train"}),  # S3-F1
+    ("tone:positive", {"train"}),
     ("url:tokyo", {"tokyo"}),
     ("url:b12.html", set()),
     (f"({A}/wren OR {B}/train) -toy", {"wren"}),

@@ -84,3 +84,23 @@ def test_option_out_of_range_is_refused(tree: dict[str, Any], message: str) -> N
     with pytest.raises(ConfigError) as error:
         complete_section("rank", tree)
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("kind", "option", "value", "problem"),
+    [
+        ("linkscore", "threshold", 1.5, ""),  # a link score lies in [0, 4], OSM in [0, 1]
+        ("linkscore", "threshold", 4.5, r"rank\.threshold: expected number <= 4"),
+        ("tgraph", "threshold", 1.5, r"rank\.threshold: expected number <= 1"),
+        ("shark", "depth", 0, ""),
+        ("fish", "depth", 0, ""),
+        ("attributes", "table", -3, r"rank\.table: expected whole number >= 1"),
+    ],
+)
+def test_each_ranker_has_its_own_limits_s0_26(kind: str, option: str, value: float, problem: str) -> None:
+    section = {"kind": kind, option: value}
+    if problem:
+        with pytest.raises(ConfigError, match=problem):
+            complete_section("rank", section)
+    else:
+        assert complete_section("rank", section)[option] == value

@@ -8,7 +8,7 @@ import pytest
 from checks.indexed import BIRD_PAGES, QUERIES, A, B, Sheet, store
 from opilio.core.errors import QueryError, UsageError
 from opilio.search.candidates import RankingWeights
-from opilio.search.results import FacetValue, SearchFilters, SearchResults
+from opilio.search.results import FacetValue, SearchFilters, SearchResults, html_results, rich_hit
 from opilio.search.searcher import Searcher
 
 
@@ -116,9 +116,18 @@ def test_facets_count_what_was_found_and_filters_narrow_it(searcher: Searcher) -
     assert facets["hosts"] == {"b.example": 3, "a.example": 2}
     assert facets["languages"] == {"en": 3, "de": 1, "ja": 1}
     assert facets["genres"] == {"news": 1}
+    assert facets["polarities"] == {"neutral": 2, "positive": 1}
     assert list(facets["bands"]) == ["very high", "high", "medium", "very low"]
     chosen = searcher.search("", SearchFilters(hosts=("a.example",), bands=("high",)))
     assert found(chosen) == ["robin"]
+
+
+def test_polarity_of_a_hit_is_shown_as_its_tone_s3_f1(searcher: Searcher) -> None:
+    """Alone, the word "positive" could be the verdict of the crawl."""
+    results = searcher.search("toy train")
+    assert "tone: positive" in rich_hit(1, results.hits[0]).plain
+    assert "tone: positive" in html_results(results)
+    assert "tone" not in html_results(searcher.search("Zaunkönige"))  # unknown: only English texts have one
 
 
 def test_pages_follow_each_other_without_gap_or_repetition(searcher: Searcher) -> None:

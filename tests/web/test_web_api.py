@@ -23,7 +23,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from starlette.routing import Route
 
-from checks.indexed import Sheet, store
+from checks.indexed import BIRD_PAGES, Sheet, store
 from checks.page_server import Client, crawled, pages_of
 from checks.small_webs import PATIENCE_S, SmallWeb, page, rows, served
 from opilio.core.clock import SystemClock, parse_http_date, parse_iso_date
@@ -235,6 +235,13 @@ def test_bucket_fills_with_time() -> None:
     buckets = RateLimiter(rate_s=1.0, burst=2)
     assert [buckets.try_acquire("a", 0.0) for _ in range(3)] == [0.0, 0.0, 1.0]
     assert buckets.try_acquire("a", 1.5) == 0.0
+
+
+def test_facet_filter_and_hits_name_the_tone_s3_f1(tmp_path: Path) -> None:
+    with pages_of([store(tmp_path / "birds", BIRD_PAGES)], tmp_path / "home") as client:
+        shown = client.get("/search?q=toy+train&polarity=positive", Accept="text/html").text
+    assert "<h3>Tone</h3>" in shown
+    assert shown.count("tone: positive") == 2  # the hit and the chosen filter
 
 
 def test_collections_are_searched_as_one(birds: Path, tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """The kinds of rankers that a configuration can name, with their options; those of `methods` stand there."""
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from opilio.core.errors import ConfigError
 from opilio.core.protocols import Ranker
@@ -16,6 +18,9 @@ from opilio.rank.topic_genre import LinkTextKind, ParentAgg, TopicGenreOptions, 
 from opilio.text.word_vectors import load_word_vectors
 from opilio.topic.build_context import BuildContext
 
+# A link score is the sum of four parts within 0..1 (S0-25).
+LinkThreshold = Annotated[float, Meta(ge=0, le=4)]
+
 
 def breadth_ranker(_: BuildContext) -> Ranker:
     return BreadthRanker()
@@ -29,7 +34,7 @@ def linkscore_ranker(
     context: BuildContext,
     *,
     form: LinkTextMeasure = "page",
-    threshold: float = 0.0,
+    threshold: LinkThreshold = 0.0,
     strict: bool = False,
     tunnel_depth: int = 3,
 ) -> Ranker:

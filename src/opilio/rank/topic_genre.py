@@ -144,7 +144,7 @@ class TopicGenreRanker:
         self.genres = genres
         self.options = options or TopicGenreOptions()
         if self.options.genre and genres is None:
-            raise ConfigError("rank.genre: a weight for genres needs topic.genres")
+            raise ConfigError("rank.genre: a weight for genres needs the words of genres")
 
     def score(self, reading: Reading, verdict: Verdict, lead: Lead) -> LinkScores:
         """All links of the page at once."""

@@ -34,7 +34,8 @@ TEXT_FIELDS = {
 FILTER_FIELDS = {
     **dict.fromkeys(("host", "site"), "host"),
     **dict.fromkeys(("language", "lang"), "language"),
-    **{name: name for name in ("genre", "polarity", "subtopic", "band", "year", "relevant")},
+    **dict.fromkeys(("polarity", "tone"), "polarity"),
+    **{name: name for name in ("genre", "subtopic", "band", "year", "relevant")},
 }
 # Filters with a fixed set of values.
 CLOSED_VALUES = {"band": tuple(name for name, _ in BANDS), "relevant": ("yes", "no"), "polarity": POLARITIES}

@@ -62,7 +62,9 @@ def _html_hit(hit: "SearchHit") -> str:
 
 def _facts(hit: "SearchHit") -> list[str]:
     found = "similar in meaning" if hit.by_meaning else ""
-    facts = (found, hit.language, hit.genre, hit.polarity, hit.subtopic)
+    # Alone, "negative" could be a verdict.
+    tone = f"tone: {hit.polarity}" if hit.polarity else ""
+    facts = (found, hit.language, hit.genre, tone, hit.subtopic)
     return [f"relevance {hit.relevance:.2f}", *(fact for fact in facts if fact)]
 
 

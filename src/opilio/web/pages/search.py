@@ -15,7 +15,8 @@ FACETS = {"hosts": "host", "languages": "language", "genres": "genre", "bands": 
 FACETS |= {"polarities": "polarity", "years": "year", "tags": "tag"}
 HITS_PER_HOST = 2  # shown of one host; more are folded
 TITLES = {"bands": "Relevance", "hosts": "Host", "languages": "Language", "genres": "Genre", "years": "Year"}
-TITLES |= {"polarities": "Opinion"}
+TITLES |= {"polarities": "Tone"}
+CHIP_NAMES = {"polarity": "tone"}  # where the parameter's name is not the word that is shown
 
 
 def show_search(context: AppContext, request: PageRequest) -> PageView:
@@ -113,7 +114,7 @@ def _group_by_host(hits: list[dict[str, Any]], before: int) -> list[dict[str, An
 def _chips(values: dict[str, Any]) -> list[dict[str, str]]:
     """The chosen filters, each with the URL that removes it."""
     lists = [
-        (f"{name}: {value}", {name: [one for one in values[name] if one != value]})
+        (f"{CHIP_NAMES.get(name, name)}: {value}", {name: [one for one in values[name] if one != value]})
         for name in (*FACETS.values(), "in")
         for value in values[name]
     ]
