@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from opilio.text.idf import build_idf, idf_to_bytes
+from opilio.text.term_arrays import build_idf, idf_to_bytes
 from opilio.text.tokens import tokenize
 from opilio.text.vocabulary import Vocabulary
 

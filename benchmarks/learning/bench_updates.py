@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from checks.link_visits import taught
 from opilio.engine.link_memory import CommitteeLearner
 from opilio.learn.committee import Committee
-from opilio.learn.dense_model import DenseModel
+from opilio.learn.logistic import DenseModel
 from opilio.learn.scoring import CommitteeOptions
 from opilio.learn.word_model import WordModel
 from opilio.store.collection import Collection

@@ -19,8 +19,7 @@ import Stemmer
 from opilio.core.page import Page
 from opilio.core.records import FetchResult
 from opilio.parse.html import HtmlParser
-from opilio.text.language_id import identify_language
-from opilio.text.languages import stop_words
+from opilio.text.languages import identify_language, stop_words
 from opilio.text.reading import PageReader, SentenceContext, WindowContext
 from opilio.text.term_arrays import TermEncoder
 from opilio.text.tokens import tokenize, tokenize_marked

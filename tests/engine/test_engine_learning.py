@@ -29,13 +29,13 @@ from opilio.engine.link_memory import CommitteeLearner
 from opilio.engine.link_scoring import CommitteeLinkScorer
 from opilio.engine.wiring.settings import complete_settings
 from opilio.learn.committee import Committee
-from opilio.learn.dense_model import FEATURE_NAMES
 from opilio.learn.link_pool import MAX_CONTEXTS, LinkPool
+from opilio.learn.logistic import FEATURE_NAMES
 from opilio.learn.scoring import CommitteeOptions
 from opilio.manage.status import collection_status
 from opilio.manage.verify import verify
 from opilio.methods.attributes.link_scoring import AttributesLinkScorer
-from opilio.store import journal
+from opilio.store import run_tables
 from opilio.store.collection import Collection
 from opilio.topic.setup import resolve_settings
 
@@ -44,7 +44,7 @@ from opilio.topic.setup import resolve_settings
 def test_model_on_disk_is_the_one_in_memory_when_a_crawl_ends_without_a_word(
     tmp_path: Path, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal, "SNAPSHOT_MIN_LESSONS", 10)
+    monkeypatch.setattr(run_tables, "SNAPSHOT_MIN_LESSONS", 10)
     with served(SmallWeb(mixed_web())) as server:
         committer = crawl_and_stop_dead(tmp_path / "c", learning_tree(server), after)
     memory = memory_of(committer)

@@ -10,7 +10,7 @@ from opilio.judge.similarity import CosineJudge
 from opilio.testing.conformance import check_judge, reading_of, terms_of
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.page_terms import PageTerms
-from opilio.topic.senses import OTHER_SENSE, ContextRule
+from opilio.topic.topic import OTHER_SENSE, ContextRule
 from opilio.topic.weights import table_from_weights
 
 CONTEXTS = ("cat", "animal", "jungle", "cheetah", "tiger", "leopard", "football", "hat", "watches", "soccer")

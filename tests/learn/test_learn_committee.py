@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from checks.link_visits import features, found, taught, url_of, visit
 from opilio.learn.committee import Committee, FoundLinks
-from opilio.learn.dense_model import FEATURE_NAMES, PRIOR_WEIGHTS
+from opilio.learn.logistic import FEATURE_NAMES, PRIOR_WEIGHTS
 from opilio.learn.scoring import CommitteeOptions, LinkLesson, SourcePage
 from opilio.learn.word_model import (
     ANCHOR_TEXT,

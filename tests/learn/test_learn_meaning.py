@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from checks.link_visits import found, taught, visit
 from opilio.learn.committee import Committee
-from opilio.learn.dense_model import FEATURE_INDEX, MEANING_FEATURES
 from opilio.learn.explain import explain_link
-from opilio.learn.meaning_model import MAX_CORRECTION, MeaningModel
+from opilio.learn.logistic import FEATURE_INDEX, MEANING_FEATURES
 from opilio.learn.scoring import CommitteeOptions
+from opilio.learn.word_model import MAX_CORRECTION, MeaningModel
 from opilio.text.word_vectors import DIMENSIONS
 
 BIRDS, TRAINS = 3, 9

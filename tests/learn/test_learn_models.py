@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from checks.link_visits import taught, visit
 from opilio.learn.committee import Committee
-from opilio.learn.dense_model import MAX_EXAMPLES, DenseModel, TrialModel
 from opilio.learn.explain import CALIBRATION_WINDOW, MIN_CALIBRATION_OUTCOMES, YieldEstimate, explain_link
 from opilio.learn.link_pool import FetchedFilter, LinkPool
-from opilio.learn.logistic import MAX_LOGIT, sigmoid
+from opilio.learn.logistic import MAX_EXAMPLES, MAX_LOGIT, DenseModel, TrialModel, sigmoid
 from opilio.learn.scoring import CommitteeOptions
 from opilio.learn.success_rates import MAX_CREDIT_VISITS, MIN_FETCHED_CHILDREN, DelayedCredit, LinkExample, SuccessRates
 from opilio.learn.word_model import MAX_WORD_WEIGHT, WORD_BUCKETS, WordModel

@@ -19,9 +19,9 @@ from opilio.manage.verify import verify
 from opilio.search.indexer import update_index
 from opilio.store import seal
 from opilio.store.collection import Collection, open_readonly
-from opilio.store.journal import STATE_DAMAGED, LearnerJournal
 from opilio.store.log_file import read_log
 from opilio.store.page_selection import PageFilter
+from opilio.store.run_tables import STATE_DAMAGED, LearnerJournal
 from opilio.store.seal import SEAL_FILE, read_seal, seal_problems
 
 SEED = "http://h0.example/0.html"

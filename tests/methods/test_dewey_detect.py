@@ -14,7 +14,7 @@ from opilio.methods.dewey.detect import (
     main_galaxy,
 )
 from opilio.methods.dewey.lexicon import builtin_lexicon, parse_lexicon
-from opilio.text.idf import build_idf
+from opilio.text.term_arrays import build_idf
 from opilio.text.vocabulary import Vocabulary
 
 SMALL = """

@@ -26,7 +26,7 @@ MEASURABLE_S = 0.01  # a linear pattern needs less for an input of that length, 
 # Their patterns read what the user writes, or pages that the lab generated.
 TRUSTED_INPUT = ("opilio.cli", "opilio.lab", "opilio.testing")
 # Patterns that compare parts of one URL, which has at most 2,000 characters, or read the schema of a collection.
-BOUNDED_INPUT = {"opilio.engine.politeness.traps._REPEATED", "opilio.store.maintain.merge_sql._TABLE"}
+BOUNDED_INPUT = {"opilio.engine.politeness.traps._REPEATED", "opilio.store.maintain.merge_tables._TABLE"}
 _CATEGORY_EXAMPLES = {"DIGIT": "7", "SPACE": " ", "WORD": "w", "NOT_DIGIT": "n", "NOT_SPACE": "n", "NOT_WORD": "-"}
 
 

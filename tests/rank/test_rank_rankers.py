@@ -19,7 +19,7 @@ from opilio.rank.topic_genre import TopicGenreOptions, TopicGenreRanker
 from opilio.testing.conformance import HERE, PAGE, check_ranker, lead_to, reading_of, terms_of, url_terms, verdict_of
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.genre import GenreDetector, default_genres
-from opilio.topic.senses import OTHER_SENSE
+from opilio.topic.topic import OTHER_SENSE
 from opilio.topic.weights import table_from_weights
 
 TOPIC = EvolvingTopic(table_from_weights({"wren": 1.0, "nest": 0.5, "song": 0.25}))

@@ -6,8 +6,8 @@ from opilio.judge.similarity import CosineJudge
 from opilio.parse.html import HtmlParser
 from opilio.rank.baselines import LinkScoreRanker
 from opilio.testing.conformance import lead_to
-from opilio.text.idf import load_default_idf
 from opilio.text.reading import read_page
+from opilio.text.term_arrays import load_default_idf
 from opilio.text.url_words import UrlTerms
 from opilio.text.vocabulary import Vocabulary, term_id
 from opilio.topic.evolving import EvolvingTopic

@@ -12,7 +12,7 @@ from checks.store_checks import Pair, StoreChecks
 from opilio.core.errors import CollectionError
 from opilio.store import collection as collection_module
 from opilio.store.collection import Collection, check_collection, collection_exists, open_readonly
-from opilio.store.locks import has_writer
+from opilio.store.connection import has_writer
 from opilio.store.schema import SCHEMA_VERSION
 from opilio.store.warc import WarcWriter
 from opilio.store.writer import CollectionWriter

@@ -9,14 +9,14 @@ import pytest
 from checks.store_checks import visited
 from opilio.core.records import Reason
 from opilio.store.collection import Collection
-from opilio.store.journal import (
+from opilio.store.run_tables import (
     SNAPSHOT_MIN_LESSONS,
     STATE_BYTES_PER_LESSON,
     LearnerJournal,
     damaged_states,
+    latest_states,
     restore_damaged_states,
 )
-from opilio.store.run_tables import latest_states
 from opilio.store.writer import CollectionWriter
 
 

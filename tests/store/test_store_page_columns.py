@@ -23,7 +23,7 @@ SCRIPT = textwrap.dedent(
     from opilio.core.records import Analysis, FetchResult, Lead, Outcome, PageChange, Verdict
     from opilio.manage.pages import PAGE_COLUMNS
     from opilio.store.collection import Collection
-    from opilio.store.maintain.merge_sql import COLUMNS
+    from opilio.store.maintain.merge_tables import COLUMNS
     from opilio.store.page_selection import PageFilter, select_pages
     from opilio.store.writer import CollectionWriter
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opilio.text.idf import build_idf, idf_from_bytes, idf_to_bytes, load_default_idf
+from opilio.text.term_arrays import build_idf, idf_from_bytes, idf_to_bytes, load_default_idf
 from opilio.text.vocabulary import Vocabulary
 
 DOCUMENTS = [[1, 2, 2], [1, 3], [1]]

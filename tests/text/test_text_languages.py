@@ -1,8 +1,14 @@
 import pytest
 import Stemmer
 
-from opilio.text.language_id import guess_language, identify_language
-from opilio.text.languages import is_known_language, language_code, language_name, stop_words
+from opilio.text.languages import (
+    guess_language,
+    identify_language,
+    is_known_language,
+    language_code,
+    language_name,
+    stop_words,
+)
 from opilio.text.tokens import tokenize
 from opilio.text.vocabulary import Vocabulary
 

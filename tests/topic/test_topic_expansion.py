@@ -20,7 +20,7 @@ from opilio.topic.expansion import (
     QueryLogExpansion,
 )
 from opilio.topic.expansion_kinds import pagewise_expansion
-from opilio.topic.senses import OTHER_SENSE
+from opilio.topic.topic import OTHER_SENSE
 from opilio.topic.weights import NoiseFilter, QueryLogSmoothing, TfDf, TfIdf, WeightTable, table_from_weights
 
 BASE = table_from_weights({"wren": 1.0, "nest": 0.5})

@@ -30,7 +30,7 @@ from opilio.core.clock import SystemClock, parse_http_date, parse_iso_date
 from opilio.core.records import url_key
 from opilio.manage.status import collection_status
 from opilio.store.collection import Collection
-from opilio.store.locks import has_writer
+from opilio.store.connection import has_writer
 from opilio.store.writer import CrawlCounts
 from opilio.web.app import Application
 from opilio.web.auth import AccessPolicy, RateLimiter

@@ -23,7 +23,7 @@ from opilio.manage.status import collection_status
 from opilio.manage.topic_builder import table_history
 from opilio.manage.verify import verify
 from opilio.store.collection import collection_exists
-from opilio.store.locks import has_writer
+from opilio.store.connection import has_writer
 
 expect.set_options(timeout=WAIT_MS)
 SHAPE = WebShape(seed=5, pages=900, hosts=6, topics=1, slow_hosts=0, failing_hosts=0, traps=())

@@ -176,7 +176,7 @@ def suggest(
 def _choose_language(language: str | None, texts: list[str]) -> str:
     """The language that the user gave, else the one of the texts."""
     from opilio.core.settings import TopicSettings
-    from opilio.text.language_id import guess_language
+    from opilio.text.languages import guess_language
 
     return language if language is not None else guess_language(" ".join(texts)) or TopicSettings().language
 

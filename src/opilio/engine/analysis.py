@@ -38,8 +38,7 @@ from opilio.parse.signals import PageSignals
 from opilio.parse.sitemaps import parse_sitemap
 from opilio.rank.link_scores import pack
 from opilio.store.warc import response_record
-from opilio.text.language_id import identify_language
-from opilio.text.languages import language_code
+from opilio.text.languages import identify_language, language_code
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.site_text import SiteText, shown_text
 

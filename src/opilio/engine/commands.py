@@ -19,7 +19,7 @@ from opilio.engine.politeness.traps import EXCLUDED_REASON, HostRules
 from opilio.frontier.sqlite.queries import failed_keys, hosts_with_queue
 from opilio.store.collection import Collection
 from opilio.store.commands import LAST_APPLIED_META_KEY, append_command, commands_after, commands_named
-from opilio.store.locks import is_crawl_running
+from opilio.store.connection import is_crawl_running
 from opilio.store.writer import CollectionWriter
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.topic import Topic

@@ -26,9 +26,7 @@ from opilio.frontier.sqlite.claims import ClaimableFrontier
 from opilio.frontier.sqlite.queries import shift_times
 from opilio.frontier.sqlite.schema import DONE
 from opilio.rank.link_scores import unpack
-from opilio.store.answers import last_answer
 from opilio.store.collection import Collection, open_readonly
-from opilio.store.journal import STATE_DAMAGED, damaged_states
 from opilio.store.maintain.integrity import (
     CONSISTENCY_QUERIES,
     ORPHAN_QUERIES,
@@ -42,7 +40,14 @@ from opilio.store.maintain.integrity import (
     truncate_at,
 )
 from opilio.store.pages import pages_after
-from opilio.store.run_tables import delete_robots, delete_robots_expiring_after, robots_rows
+from opilio.store.run_tables import (
+    STATE_DAMAGED,
+    damaged_states,
+    delete_robots,
+    delete_robots_expiring_after,
+    robots_rows,
+)
+from opilio.store.versions import last_answer
 from opilio.store.warc import read_member, warc_name
 from opilio.store.writer import CollectionWriter
 

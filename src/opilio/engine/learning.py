@@ -10,7 +10,7 @@ from opilio.core.events import Event, TopicChanged
 from opilio.core.protocols import Learns, OnlineLearner
 from opilio.core.records import Lead, Outcome
 from opilio.store.collection import Collection
-from opilio.store.journal import LearnerJournal
+from opilio.store.run_tables import LearnerJournal
 from opilio.store.writer import CollectionWriter
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.weights import WeightTable

@@ -33,8 +33,8 @@ from opilio.learn.word_model import unpack_features
 from opilio.rank.committee import CommitteeRanker
 from opilio.rank.link_graph import Boost, CrawledLinkGraph, NodeColumn
 from opilio.rank.link_scores import build_leads, unpack
-from opilio.store.answers import newest_linked_pages
 from opilio.store.collection import Collection
+from opilio.store.versions import newest_linked_pages
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,8 @@ from opilio.engine.politeness.robots import decode_rules
 from opilio.engine.visit import VisitLimits
 from opilio.rank.link_scores import pack, unpack
 from opilio.seeds.queries import count_query_words
-from opilio.store.answers import links_of
 from opilio.store.pages import page_outline, page_url
+from opilio.store.versions import links_of
 from opilio.store.writer import stored_robots
 
 # An endless chain of pages with one text ends here; a listing of 5,000 items at 50 per page does not.

@@ -9,7 +9,7 @@ from opilio.core.records import Lead, LinkColumns, Outcome
 from opilio.engine.link_scoring import LinkScorerContext, StaticLinkScorer
 from opilio.rank.link_scores import ScoreColumn, build_leads, unpack
 from opilio.rank.topic_genre import GENRE_PART, PAGE_PART, KnownParents, ParentValues, TopicGenreOptions, best_genre
-from opilio.store.answers import linked_pages
+from opilio.store.versions import linked_pages
 
 MAX_LINKS = 200_000  # links with known parents: those found last
 

@@ -7,9 +7,9 @@ from opilio.core.registry import build_component, complete_section
 from opilio.judge.learned import LENGTH_WEIGHT, LearnedJudge
 from opilio.judge.senses import ContextJudge, SenseJudge
 from opilio.judge.similarity import COSINE_THRESHOLD, BlendJudge, ContainsJudge, CosineJudge, CosineNorm, CoverageJudge
-from opilio.topic.build_context import BuildContext
 from opilio.topic.page_terms import TermWeighting
-from opilio.topic.senses import ContextRule
+from opilio.topic.setup import BuildContext
+from opilio.topic.topic import ContextRule
 
 
 def cosine_judge(

@@ -13,7 +13,7 @@ from opilio.core.records import Outcome, Reason, Verdict
 from opilio.text.vocabulary import PhraseMatcher
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.page_terms import PageTerms
-from opilio.topic.senses import OTHER_SENSE, ContextRule, SenseWeights, nearby_terms
+from opilio.topic.topic import OTHER_SENSE, ContextRule, SenseWeights, nearby_terms
 
 SENSES_STATE = "senses"  # name of the state among the snapshots
 LEARNT = "learnt company"  # the reason of a rejection by words that were learnt

@@ -13,8 +13,8 @@ import numpy as np
 
 from opilio.core.protocols import FeatureEffect, LinkExplanation, SiblingSuccess
 from opilio.learn.committee import Committee
-from opilio.learn.dense_model import FEATURE_NAMES, MEANING_FEATURES
 from opilio.learn.link_pool import MAX_CONTEXTS
+from opilio.learn.logistic import FEATURE_NAMES, MEANING_FEATURES
 
 UNKNOWN_WORDS = "words that can't be read back"
 

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opilio.core.protocols import FeatureEffect
-from opilio.learn.dense_model import (
+from opilio.learn.link_pool import FetchedFilter, LinkPool, RowIndices
+from opilio.learn.logistic import (
     FEATURE_INDEX,
     FEATURE_NAMES,
     MEANING_FEATURES,
@@ -19,12 +20,10 @@ from opilio.learn.dense_model import (
     PRIOR_WEIGHTS,
     TRIAL_FEATURES,
     TrialModel,
+    sigmoid,
 )
-from opilio.learn.link_pool import FetchedFilter, LinkPool, RowIndices
-from opilio.learn.logistic import sigmoid
-from opilio.learn.meaning_model import MeaningModel
 from opilio.learn.success_rates import DelayedCredit, SuccessRates
-from opilio.learn.word_model import CONTEXT_WORDS, LINK_WORDS, WordModel, WordValues
+from opilio.learn.word_model import CONTEXT_WORDS, LINK_WORDS, MeaningModel, WordModel, WordValues
 from opilio.text.word_vectors import BYTE_SCALE
 
 TABLE_BITS = 18

@@ -29,10 +29,10 @@ from opilio.manage.pages import PageTable
 from opilio.methods.treasure.build import GraphLimits
 from opilio.rank.link_scores import unpack
 from opilio.seeds.finder import SeedProblem, SeedRequest
-from opilio.store.answers import count_answers, links_of
 from opilio.store.collection import collection_exists, open_readonly
 from opilio.store.page_selection import PageFilter
 from opilio.store.pages import has_page
+from opilio.store.versions import count_answers, links_of
 from opilio.topic.setup import resolve_settings
 
 BACKLINK_QUERY = "link:{url}"

@@ -16,8 +16,7 @@ from opilio import __version__
 from opilio.core.errors import CollectionError
 from opilio.engine.integrity import recover
 from opilio.store.collection import Collection
-from opilio.store.connection import DATABASE, database_error
-from opilio.store.locks import try_exclusive_lock
+from opilio.store.connection import DATABASE, database_error, try_exclusive_lock
 from opilio.store.maintain.integrity import (
     MovedRecord,
     StoredRecord,

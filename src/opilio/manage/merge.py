@@ -39,16 +39,16 @@ from opilio.store.collection import (
     open_readonly,
     upgrade_collection,
 )
-from opilio.store.connection import DATABASE, database_error
-from opilio.store.locks import has_writer, hold_files
-from opilio.store.maintain.merge_sql import (
+from opilio.store.connection import DATABASE, database_error, has_writer, hold_files
+from opilio.store.maintain.merge_tables import (
     MERGE_FRONTIER,
     MERGE_TABLES,
     RENUMBER_ANSWERS,
     SELECT_VERSIONS,
+    KeptRecord,
+    TableMerger,
     merge_commands,
 )
-from opilio.store.maintain.merge_tables import KeptRecord, TableMerger
 from opilio.store.postgres.collection import place_of
 from opilio.store.postgres.copy import copy_collection
 from opilio.store.warc import RecordPosition, WarcWriter, read_member, read_record, warc_name

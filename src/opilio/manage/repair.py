@@ -17,8 +17,7 @@ from opilio.manage.compact import delete_unused_warcs
 from opilio.manage.verify import all_problems, check_index
 from opilio.search.indexer import rebuild_index
 from opilio.store.collection import Collection, open_readonly
-from opilio.store.journal import restore_damaged_states
-from opilio.store.locks import has_writer
+from opilio.store.connection import has_writer
 from opilio.store.maintain.integrity import (
     StoredRecord,
     delete_records,
@@ -30,7 +29,7 @@ from opilio.store.maintain.integrity import (
 )
 from opilio.store.postgres.chunks import delete_unused_chunks, delete_unused_objects
 from opilio.store.postgres.collection import PostgresCollection
-from opilio.store.run_tables import delete_robots_expired_before
+from opilio.store.run_tables import delete_robots_expired_before, restore_damaged_states
 from opilio.store.warc import warc_name
 from opilio.store.writer import CollectionWriter
 

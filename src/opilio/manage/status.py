@@ -23,7 +23,7 @@ from opilio.frontier.sqlite.queries import failures_by_host
 from opilio.manage.results import Forecast, Status, Wall
 from opilio.methods.agents.agent import WORKING, AgentRecord, read_agent_records
 from opilio.store.collection import Collection, load_settings, open_readonly
-from opilio.store.locks import is_crawl_running
+from opilio.store.connection import is_crawl_running
 from opilio.store.maintain.integrity import stored_counts
 from opilio.store.page_selection import relevant_in_second_half
 from opilio.store.pages import count_unusual_pages, genre_counts, relevant_host_count

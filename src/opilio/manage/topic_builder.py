@@ -24,8 +24,7 @@ from opilio.judge.similarity import CosineJudge
 from opilio.learn.logistic import roc_auc
 from opilio.store.collection import Collection, open_readonly
 from opilio.store.run_tables import snapshots
-from opilio.text.language_id import identify_language
-from opilio.text.languages import language_code, language_name
+from opilio.text.languages import identify_language, language_code, language_name
 from opilio.text.reading import PageReader
 from opilio.text.vocabulary import Vocabulary, term_id
 from opilio.topic.evolving import EvolvingTopic, restored_table

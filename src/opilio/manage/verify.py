@@ -22,7 +22,7 @@ from opilio.search.index import INDEX_FOLDER, FullTextIndex, index_write_lock, i
 from opilio.search.manifest import IndexManifest
 from opilio.search.results import FOREVER
 from opilio.store.collection import CONFIG, Collection, open_readonly
-from opilio.store.locks import has_writer
+from opilio.store.connection import has_writer
 from opilio.store.maintain.integrity import StoredRecord, database_problems, record_problem, stored_records
 from opilio.store.pages import count_indexable_versions, indexable_pages, page_keys_and_endings
 from opilio.store.postgres.chunks import delete_copies, storage_problems, unused_objects

@@ -38,7 +38,6 @@ from opilio.manage.results import (
 )
 from opilio.manage.status import agent_cards
 from opilio.rank.link_scores import unpack
-from opilio.store.answers import answers_of, links_of, parents_linking_to, redirecting_key
 from opilio.store.collection import Collection, open_readonly
 from opilio.store.commands import agent_verdicts
 from opilio.store.pages import (
@@ -52,6 +51,7 @@ from opilio.store.pages import (
 )
 from opilio.store.revisits import RevisitStore
 from opilio.store.run_tables import first_seed_urls, has_table, last_host_backoff, seed_row
+from opilio.store.versions import answers_of, links_of, parents_linking_to, redirecting_key
 from opilio.store.warc import read_record
 
 # Strongest features and words that are reported, in either direction.

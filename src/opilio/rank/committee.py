@@ -38,8 +38,8 @@ from opilio.rank.baselines import UrlTerms
 from opilio.rank.link_scores import LinkScores, LinkTexts, drop_all, refused_links, tunnel_drop_reason
 from opilio.rank.meaning import LinkMeanings
 from opilio.text.vocabulary import Vocabulary
-from opilio.topic.build_context import BuildContext
 from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.setup import BuildContext
 
 LinkWordIndices = NDArray[np.uint32]
 

@@ -8,7 +8,7 @@ from opilio.core.errors import ConfigError
 from opilio.core.protocols import Ranker
 from opilio.core.registry import COMMITTEE_MEMBERS, load_plugin
 from opilio.core.settings import Amount, Count, Share
-from opilio.learn.dense_model import FEATURE_NAMES, MEANING_FEATURES
+from opilio.learn.logistic import FEATURE_NAMES, MEANING_FEATURES
 from opilio.learn.scoring import CommitteeOptions
 from opilio.rank.baselines import BreadthRanker, FishRanker, LinkScoreRanker, ParentRanker, SharkRanker
 from opilio.rank.committee import CommitteeMember, CommitteeRanker, LinkWords, MemberKind
@@ -16,7 +16,7 @@ from opilio.rank.link_scores import LinkTextMeasure
 from opilio.rank.meaning import LinkMeanings
 from opilio.rank.topic_genre import LinkTextKind, ParentAgg, TopicGenreOptions, TopicGenreRanker
 from opilio.text.word_vectors import load_word_vectors
-from opilio.topic.build_context import BuildContext
+from opilio.topic.setup import BuildContext
 
 # A link score is the sum of four parts within 0..1 (S0-25).
 LinkThreshold = Annotated[float, Meta(ge=0, le=4)]

@@ -20,7 +20,7 @@ from opilio.core.page import Link, Page, Reading
 from opilio.core.records import Lead, LinkColumns, Verdict
 from opilio.text.term_arrays import count_distinct
 from opilio.topic.evolving import CompiledTable, Terms, term_array
-from opilio.topic.senses import OTHER_SENSE, is_other_sense
+from opilio.topic.topic import OTHER_SENSE, is_other_sense
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(LinkColumns).decode

@@ -17,8 +17,8 @@ import tantivy
 
 from opilio.search.results import IndexDocument, document_languages
 from opilio.search.schema import EXACT_FIELD, index_terms
-from opilio.text.idf import load_default_idf
 from opilio.text.languages import StemFunction, language_code, make_normalizer, stop_words
+from opilio.text.term_arrays import load_default_idf
 from opilio.text.tokens import is_short_word, tokenize
 from opilio.text.vocabulary import term_id
 

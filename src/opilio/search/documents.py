@@ -19,13 +19,13 @@ from opilio.core.page import Page
 from opilio.frontier.sqlite.schema import unpack_keys
 from opilio.parse.html import HtmlParser
 from opilio.search.results import FOREVER, IndexDocument
-from opilio.store.answers import links_of
 from opilio.store.collection import Collection
 from opilio.store.connection import read_rows
 from opilio.store.maintain.integrity import DROPPED_VERSIONS_KEY
 from opilio.store.pages import has_page
+from opilio.store.versions import links_of
 from opilio.store.warc import read_record
-from opilio.text.polarity import polarity_of
+from opilio.text.word_vectors import polarity_of
 
 _EARLIEST = 631_152_000.0  # 1990: earlier dates are wrong
 LINK_CACHE_PAGES = 512  # pages whose links are cached

@@ -46,7 +46,7 @@ from opilio.search.meaning import page_vectors
 from opilio.search.results import FOREVER, IndexDocument, IndexProgress
 from opilio.search.schema import document_id, to_engine_document
 from opilio.store.collection import Collection, check_collection, open_readonly
-from opilio.store.locks import has_writer
+from opilio.store.connection import has_writer
 from opilio.store.run_tables import INDEX_ALIAS_KEY, INDEX_SERVER_KEY
 from opilio.store.seal import read_seal, remove_seal, write_seal
 

@@ -21,7 +21,7 @@ from opilio.core.records import url_key
 from opilio.core.urls import canonicalize_url
 from opilio.search.results import BANDS, FOREVER
 from opilio.search.schema import replace_surrogates
-from opilio.text.polarity import POLARITIES
+from opilio.text.word_vectors import POLARITIES
 
 MAX_QUERY_LENGTH, MAX_TERMS, MAX_NESTING = 1_000, 64, 20
 TEXT_FIELDS = {

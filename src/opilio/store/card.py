@@ -8,8 +8,7 @@ import msgspec
 
 from opilio.core.errors import CollectionError
 from opilio.store.collection import CONFIG, Collection, is_linked
-from opilio.store.connection import DATABASE
-from opilio.store.locks import COMMAND_LOCK_TIMEOUT_S, LOCK_FILE
+from opilio.store.connection import COMMAND_LOCK_TIMEOUT_S, DATABASE, LOCK_FILE
 
 CARD_META_KEY = "card"
 # Everything that Opilio writes into a collection, the database first: without it the rest is not a collection.

@@ -4,7 +4,6 @@ Invariant: what is in the database has happened, what is not has not. One proces
 (an advisory lock that the kernel releases when the process dies); any number may read.
 """
 
-import re
 import sqlite3
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
@@ -17,9 +16,22 @@ import msgspec
 from opilio.core.errors import CollectionError, ConfigError
 from opilio.core.protocols import Database
 from opilio.core.settings import StopSettings, Tree
-from opilio.store.connection import DATABASE, connect, database_error, read_header, run_script, transaction, upsert_sql
-from opilio.store.locks import CRAWL_COMMAND, LINK_FILE, LOCK_FILE, LOCK_TIMEOUT_S, has_writer, hold_files
-from opilio.store.locks import acquire_write_lock as lock_of
+from opilio.store.connection import (
+    CRAWL_COMMAND,
+    DATABASE,
+    LINK_FILE,
+    LOCK_FILE,
+    LOCK_TIMEOUT_S,
+    connect,
+    database_error,
+    has_writer,
+    hold_files,
+    read_header,
+    run_script,
+    transaction,
+    upsert_sql,
+)
+from opilio.store.connection import acquire_write_lock as lock_of
 from opilio.store.schema import ADDED_TABLES, APPLICATION_ID, SCHEMA_VERSION, TABLES
 from opilio.store.seal import SEAL_FILE, WriterSeal, drop_seal_at_rest, require_intact
 from opilio.store.upgrade import emulate, upgrade
@@ -39,7 +51,6 @@ PARTIAL_FILES = frozenset(
     }
 )
 
-_LATER_TABLE = re.compile(r"CREATE TABLE IF NOT EXISTS (\w+)")
 
 CreateTables = Callable[[Database], None]
 
@@ -149,7 +160,7 @@ class Collection:
             return open_database(folder)
         check_collection(folder)
         connection = _open(folder, readonly=True)
-        _create_missing_temp_tables(connection)
+        emulate(connection)
         connection.execute("PRAGMA query_only = ON")
         return cls(folder, connection)
 
@@ -281,18 +292,6 @@ def _open(folder: Path, tables: str = "", *, readonly: bool = False) -> sqlite3.
     except sqlite3.Error as error:
         raise database_error(folder, error) from error
     return connection
-
-
-def _create_missing_temp_tables(connection: sqlite3.Connection) -> None:
-    """Empty tables and views, in memory, so that readers see an older collection as a current one."""
-    if connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION:
-        return
-    there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    for statement in ADDED_TABLES.split(";\n"):
-        found = _LATER_TABLE.search(statement)
-        if found and found[1] not in there:
-            connection.execute(f"CREATE TEMP TABLE {found[1]}{statement[found.end() :]}")
-    emulate(connection)
 
 
 def _check_folder_is_free(folder: Path) -> None:

@@ -1,15 +1,17 @@
 """Brings a collection of an older schema to the current one: in place when it is opened for writing, as temporary
 views when it is only read.
 
-Missing tables are created elsewhere; here is what an older version wrote differently. Version 2 kept several meanings
-in `priority` and the number of the agent in the first byte of `features`, had the table `wish` for commands, and had
-other names of events. Columns of pages that came later have a fixed value (`PageColumn.older`).
+Here is what an older version wrote differently. Version 2 kept several meanings in `priority` and the number of the
+agent in the first byte of `features`, had the table `wish` for commands, and had other names of events. Columns of
+pages that came later have a fixed value (`PageColumn.older`).
 """
 
+import re
 import sqlite3
 
-from opilio.store.schema import ADDED_COLUMNS
+from opilio.store.schema import ADDED_COLUMNS, ADDED_TABLES, SCHEMA_VERSION
 
+_LATER_TABLE = re.compile(r"CREATE TABLE IF NOT EXISTS (\w+)")
 _BATCH_OFFSET = float(1 << 20)
 _REVISIT_OFFSET = 2 * _BATCH_OFFSET
 _BOOSTED_SCORE = 8.0
@@ -72,7 +74,14 @@ def upgrade(connection: sqlite3.Connection) -> None:
 
 
 def emulate(connection: sqlite3.Connection) -> None:
-    """Let a reader see an older collection as the current schema: temporary views take the place of its tables."""
+    """Let a reader see an older collection as the current schema: temporary tables and views in place of its own."""
+    if connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION:
+        return
+    there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    for statement in ADDED_TABLES.split(";\n"):
+        found = _LATER_TABLE.search(statement)
+        if found and found[1] not in there:
+            connection.execute(f"CREATE TEMP TABLE {found[1]}{statement[found.end() :]}")
     if _has_old_frontier(connection):
         values = {"priority": _PRIORITY}
         agent = "0"

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from opilio.core.errors import CollectionError
 from opilio.core.records import FetchResult
 from opilio.core.warc import parse_http, parse_records, payload_digest
-from opilio.store.locks import LINK_FILE
+from opilio.store.connection import LINK_FILE
 
 # Level 1 of ISA-L is some six times faster than zlib's level 6 and 15 % larger.
 _GZIP = 31

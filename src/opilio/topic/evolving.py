@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from opilio.core.records import Outcome
 from opilio.text import term_arrays
 from opilio.topic.expansion import Expansion, FrozenExpansion, QueryLogExpansion
-from opilio.topic.senses import is_other_sense
+from opilio.topic.topic import is_other_sense
 from opilio.topic.weights import Idf, Keyword, WeightTable, table_from_weights
 
 QueryLogReader = Callable[[int], tuple[list[list[str]], int, dict[str, str]]]

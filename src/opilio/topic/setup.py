@@ -1,8 +1,14 @@
-"""Builds the vocabulary, reader and genres from settings, and resolves settings from the user's input."""
+"""Builds what reads words from settings (vocabulary, reader, genres), and the context that factories get.
+
+`resolve_settings` turns the user's input into settings; `BuildContext` is the first argument of every factory of a
+judge or ranker.
+"""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -11,9 +17,7 @@ from opilio.core.files import read_text
 from opilio.core.settings import Settings, Tree
 from opilio.core.settings_input import convert_settings, merge_trees, suggest_name
 from opilio.core.strategies import load_strategy
-from opilio.text.idf import BackgroundIdf, load_default_idf
-from opilio.text.language_id import guess_language, identify_language
-from opilio.text.languages import is_known_language, language_names
+from opilio.text.languages import guess_language, identify_language, is_known_language, language_names
 from opilio.text.reading import (
     BlockContext,
     ContextPolicy,
@@ -22,8 +26,13 @@ from opilio.text.reading import (
     SentenceContext,
     WindowContext,
 )
+from opilio.text.term_arrays import BackgroundIdf, load_default_idf
+from opilio.text.url_words import UrlTerms
 from opilio.text.vocabulary import Vocabulary, term_id
+from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.genre import GenreDetector, GenreWords, default_genres, parse_genres
+from opilio.topic.page_terms import PageTerms
+from opilio.topic.topic import Topic
 
 LINK_CONTEXTS: dict[str, Callable[[], ContextPolicy]] = {
     "block": BlockContext,
@@ -108,3 +117,32 @@ def _include_agent_seeds(settings: Settings) -> Settings:
     given = settings.seeds.urls
     urls = {**dict.fromkeys(own, 1), **given} if isinstance(given, dict) else list(dict.fromkeys((*given, *own)))
     return msgspec.structs.replace(settings, seeds=msgspec.structs.replace(settings.seeds, urls=urls))
+
+
+Shared = TypeVar("Shared")
+
+
+@dataclass(frozen=True, slots=True)
+class BuildContext:
+    """The first argument of every factory of a judge or ranker.
+
+    `states` are the states of learners that the crawl starts with. A factory that reads a start file needs it only
+    where the state of its learner is missing: a resumed crawl has it.
+    """
+
+    settings: Settings
+    topic: Topic
+    evolving_topic: EvolvingTopic
+    vocabulary: Vocabulary
+    page_words: PageTerms
+    url_terms: UrlTerms
+    genres: GenreDetector
+    states: Mapping[str, bytes] = field(default_factory=dict)
+    _made: dict[Any, Any] = field(default_factory=dict)
+
+    def shared(self, make: "Callable[[BuildContext], Shared]") -> Shared:
+        """What `make` returns for this context. Made once: judge and ranker share a lexicon of 20 MB."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        made: Shared = self._made[make]
+        return made

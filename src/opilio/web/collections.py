@@ -25,7 +25,7 @@ from opilio.search.indexer import count_unindexed, update_index
 from opilio.search.results import IndexProgress
 from opilio.search.searcher import Searcher
 from opilio.store.collection import check_collection, collection_exists
-from opilio.store.locks import has_writer
+from opilio.store.connection import has_writer
 
 POLL_INTERVAL_S = 2.0
 # Moderate: beside a crawl the CPU share is limited anyway, and without one it should finish on a busy machine.

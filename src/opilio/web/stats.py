@@ -15,13 +15,13 @@ import msgspec
 from opilio.core.protocols import Database
 from opilio.core.settings import Tree
 from opilio.frontier.postgres.frontier import open_frontier
-from opilio.store.answers import answers_after
 from opilio.store.card import read_card
 from opilio.store.collection import Collection, load_settings, stored_stop_settings
-from opilio.store.locks import is_crawl_running
+from opilio.store.connection import is_crawl_running
 from opilio.store.maintain.integrity import stored_counts
 from opilio.store.pages import new_pages
 from opilio.store.run_tables import EventRow, events_between, last_event_id
+from opilio.store.versions import answers_after
 from opilio.store.writer import CrawlCounts
 
 MARK_KINDS = ("PageLabeled", "LabelRemoved", "TopicChanged", "CommandApplied", "CrawlStarted")

@@ -29,7 +29,7 @@ from opilio.engine.wiring.fetcher import archived_urls, unreadable_extensions
 from opilio.engine.wiring.start import latest_snapshots, stored_topic
 from opilio.frontier.postgres.frontier import PostgresFrontier
 from opilio.store.collection import stored_stop_settings
-from opilio.store.locks import CRAWL_COMMAND
+from opilio.store.connection import CRAWL_COMMAND
 from opilio.store.postgres.chunks import ChunkMover, ChunkWriter, ObjectArchive, storage_address
 from opilio.store.postgres.cluster import (
     ROLE_TTL_S,

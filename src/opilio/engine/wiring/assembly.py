@@ -44,10 +44,16 @@ from opilio.text.reading import PageReader
 from opilio.text.term_arrays import term_array
 from opilio.text.url_words import UrlTerms
 from opilio.text.vocabulary import Vocabulary
-from opilio.topic.build_context import BuildContext
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.page_terms import CachedIdf, PageTerms
-from opilio.topic.setup import background_frequencies, background_idf, build_genres, build_reader, build_vocabulary
+from opilio.topic.setup import (
+    BuildContext,
+    background_frequencies,
+    background_idf,
+    build_genres,
+    build_reader,
+    build_vocabulary,
+)
 from opilio.topic.site_text import SITE_TEXT_STATE, SiteText
 from opilio.topic.topic import Topic
 from opilio.topic.weights import WeightTable

@@ -31,8 +31,13 @@ from opilio.engine.wiring.topic import build_topic, initial_topic_state, read_ex
 from opilio.learn.committee import Committee
 from opilio.rank.committee import MemberKind
 from opilio.store.collection import CONFIG, Collection, open_readonly
-from opilio.store.journal import STATE_RESTORED, LearnerJournal, damaged_states, restore_damaged_states
-from opilio.store.run_tables import latest_states
+from opilio.store.run_tables import (
+    STATE_RESTORED,
+    LearnerJournal,
+    damaged_states,
+    latest_states,
+    restore_damaged_states,
+)
 from opilio.store.writer import CollectionWriter
 from opilio.topic.topic import Topic
 

@@ -25,7 +25,7 @@ from opilio.core.settings import Settings, TopicSettings
 from opilio.engine.wiring.fetcher import build_fetcher
 from opilio.fetch.http import follow_redirects
 from opilio.parse.html import HtmlParser
-from opilio.text.language_id import guess_language
+from opilio.text.languages import guess_language
 from opilio.text.vocabulary import Vocabulary, term_id
 from opilio.topic.evolving import EvolvingTopic, QueryLogReader
 from opilio.topic.expansion import ExpansionStart, QueryLogExpansion

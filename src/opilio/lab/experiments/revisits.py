@@ -31,10 +31,10 @@ from opilio.lab.experiments.replay import ReplayFetcher, lab_settings, replay_cr
 from opilio.lab.experiments.runs import ExperimentRunner
 from opilio.lab.synthetic.changing import ChangingWeb, Churn, PageLifetime, build_lifetimes
 from opilio.lab.webs.topics import LabTopic, SeedSet, select_topics
-from opilio.store.answers import count_answers
 from opilio.store.collection import Collection
 from opilio.store.pages import version_intervals
 from opilio.store.revisits import count_revisits
+from opilio.store.versions import count_answers
 from opilio.store.warc import WarcWriter
 from opilio.store.writer import CollectionWriter
 

@@ -19,7 +19,7 @@ from opilio.methods.attributes.features import add_parent_evidence
 from opilio.methods.attributes.ranker import AttributesRanker, pack_rows, unpack_rows
 from opilio.methods.attributes.rows import ATTRIBUTES
 from opilio.rank.link_scores import unpack
-from opilio.store.answers import linked_pages
+from opilio.store.versions import linked_pages
 
 MIN_RESCORE_CHANGE = 1e-3
 MAX_QUEUED_LINKS = 50_000  # queued links whose parents are remembered

@@ -29,7 +29,7 @@ from opilio.methods.attributes.rows import ATTRIBUTES, MAX_TRAINING_ROWS, Rows, 
 from opilio.methods.attributes.training import load_learner, read_models
 from opilio.rank.committee import CommitteeMember, MemberKind
 from opilio.rank.link_scores import LinkScores, LinkTexts, drop_all, refused_links, tunnel_drop_reason
-from opilio.topic.build_context import BuildContext
+from opilio.topic.setup import BuildContext
 from opilio.topic.weights import WeightTable, table_from_weights
 
 # Share of the attributes' mean in the score of a link: below what separates two leaves of a tree.

@@ -21,7 +21,7 @@ import msgspec
 
 from opilio.core.page import BLOCK_BREAK, Reading
 from opilio.methods.dewey.lexicon import Lexicon, digits_of, is_related, shorten
-from opilio.text.idf import BackgroundIdf
+from opilio.text.term_arrays import BackgroundIdf
 from opilio.text.tokens import tokenize_marked
 from opilio.text.vocabulary import BLOCK_END_CODE, PhraseMatcher, Vocabulary
 

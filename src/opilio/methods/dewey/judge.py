@@ -34,8 +34,7 @@ from opilio.methods.dewey.lexicon import (
     read_lexicon,
 )
 from opilio.text.vocabulary import Vocabulary
-from opilio.topic.build_context import BuildContext
-from opilio.topic.setup import background_frequencies, build_vocabulary
+from opilio.topic.setup import BuildContext, background_frequencies, build_vocabulary
 from opilio.topic.topic import Topic
 
 # A cell belongs to a topic given in words from this share of the best cell's score on.

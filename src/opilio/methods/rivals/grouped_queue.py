@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from opilio.core.records import Lead, Outcome
 from opilio.engine.link_scoring import LinkScorerContext, StaticLinkScorer
-from opilio.store.answers import newest_linked_pages
+from opilio.store.versions import newest_linked_pages
 
 MAX_GROUPED_LINKS = 200_000  # queued links that are grouped; others keep their score
 WAITING_SCORE = 0.01  # highest score of a link that is not a representative

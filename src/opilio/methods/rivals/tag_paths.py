@@ -23,7 +23,7 @@ from opilio.core.settings import Amount, Share
 from opilio.engine.link_scoring import LinkScorerContext
 from opilio.methods.rivals.grouped_queue import GroupLinkScorer
 from opilio.rank.link_scores import LinkScores, refused_links
-from opilio.topic.build_context import BuildContext
+from opilio.topic.setup import BuildContext
 
 PATH_BUCKETS, URL_BUCKETS = 512, 1 << 14
 MAX_ARMS = 1000

@@ -22,8 +22,8 @@ from opilio.methods.rivals.grouped_queue import MAX_GROUPED_LINKS, GroupLinkScor
 from opilio.methods.rivals.q_network import DoubleQLearner, QState, Rows
 from opilio.rank.link_scores import LinkScores, LinkTexts, refused_links
 from opilio.text.url_words import UrlTerms
-from opilio.topic.build_context import BuildContext
 from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.setup import BuildContext
 
 FEATURES = (
     "page relevance",

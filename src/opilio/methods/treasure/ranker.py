@@ -44,7 +44,7 @@ from opilio.methods.treasure.updater import GraphExperience, GraphUpdater, Graph
 from opilio.rank.committee import CommitteeMember, MemberKind
 from opilio.rank.link_scores import LinkScores, ScoreColumn, drop_all, refused_links, tunnel_drop_reason
 from opilio.text.vocabulary import Vocabulary
-from opilio.topic.build_context import BuildContext
+from opilio.topic.setup import BuildContext
 from opilio.topic.wordnet import WordNet
 
 TermsOf = Callable[[str], Sequence[int]]

@@ -17,7 +17,7 @@ from platformdirs import user_cache_path
 from opilio.core.errors import CollectionError
 from opilio.core.files import write_atomically
 from opilio.store.collection import Collection
-from opilio.store.locks import LINK_FILE
+from opilio.store.connection import LINK_FILE
 from opilio.store.postgres.cluster import TRAINER, Role
 from opilio.store.postgres.connection import PostgresConnection, is_postgres, postgres_transaction, public_address
 from opilio.store.postgres.schema import (

@@ -12,7 +12,7 @@ from opilio import __version__
 from opilio.core.errors import CollectionError
 from opilio.core.protocols import Database
 from opilio.store.collection import Collection, CreateTables, collection_exists, is_linked, open_readonly
-from opilio.store.locks import has_writer
+from opilio.store.connection import has_writer
 from opilio.store.maintain.integrity import StoredRecord, stored_records
 from opilio.store.postgres.chunks import OBJECT_BYTES, ChunkWriter
 from opilio.store.postgres.collection import PostgresCollection, place_of

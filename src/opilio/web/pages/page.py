@@ -16,11 +16,11 @@ from opilio.manage.results import LabelReport
 from opilio.manage.why import why
 from opilio.parse.html import HtmlParser
 from opilio.rank.link_scores import unpack
-from opilio.store.answers import links_of
 from opilio.store.collection import Collection
 from opilio.store.commands import current_label
 from opilio.store.pages import copies_of, judged_page, page_description, page_details, record_position
 from opilio.store.run_tables import has_table, latest_state
+from opilio.store.versions import links_of
 from opilio.store.warc import RecordPosition, read_record
 from opilio.text.vocabulary import Vocabulary, term_id
 from opilio.topic.evolving import restored_table

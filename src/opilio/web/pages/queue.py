@@ -12,11 +12,11 @@ from opilio.frontier.sqlite.queries import queue_length, queued_priorities
 from opilio.frontier.sqlite.urls import upcoming_urls
 from opilio.manage.topic_editor import apply_pending_commands
 from opilio.rank.link_scores import unpack
-from opilio.store.answers import links_of
 from opilio.store.collection import Collection
-from opilio.store.locks import CRAWL_COMMAND
+from opilio.store.connection import CRAWL_COMMAND
 from opilio.store.pages import current_page, first_fetched_at
 from opilio.store.run_tables import first_event_at
+from opilio.store.versions import links_of
 from opilio.web.charts import histogram
 from opilio.web.context import (
     NOTE_PARAM,

@@ -21,7 +21,7 @@ from opilio.manage.topic_editor import (
     save_topic,
 )
 from opilio.store.collection import Collection
-from opilio.store.locks import CRAWL_COMMAND
+from opilio.store.connection import CRAWL_COMMAND
 from opilio.topic.topic import Topic
 from opilio.web.context import NOTE_PARAM, ActionResult, ActionRoute, AppContext, PageRequest, PageRoute, Param
 from opilio.web.views import PageView
