@@ -152,3 +152,30 @@ def test_errors_of_the_crawl_come_back_to_the_caller(tmp_path: Path) -> None:
         opilio.crawl(into=tmp_path / "missing")
     with served(SmallWeb({SEED: page()})) as server, pytest.raises(ZeroDivisionError):
         opilio.crawl(TOPIC, seeds=SEED, into=tmp_path / "c", settings=quick(server), on_event=fail, progress=False)
+
+
+THAI = {
+    "on1": "ไดโนเสาร์เป็นสัตว์เลื้อยคลานที่สูญพันธุ์ไปแล้ว นักวิทยาศาสตร์ศึกษาฟอสซิลของไดโนเสาร์กินเนื้อ",
+    "on2": "ฟอสซิลกระดูกของไดโนเสาร์คอยาวพบในภาคอีสาน ไดโนเสาร์กินพืชตัวใหญ่ที่สุดในประเทศไทย",
+    "off1": "ธนาคารขึ้นอัตราดอกเบี้ยเงินกู้ ลูกค้าต้องชำระหนี้ตามสัญญาทุกเดือน",
+    "off2": "สูตรแกงเขียวหวานไก่ ใส่กะทิและใบโหระพา เสิร์ฟพร้อมข้าวสวยร้อน",
+}
+TAIWAN = {
+    "on1": "恐龍是已經滅絕的爬行動物，科學家研究肉食恐龍的化石。",
+    "on2": "在沙漠裡發現了長頸恐龍的化石，這是最大的草食恐龍。",
+    "off1": "銀行提高貸款利率，客戶每個月必須依照契約償還債務。",
+    "off2": "咖哩雞的食譜，加入椰奶和羅勒，搭配熱飯上桌。",
+}
+
+
+@pytest.mark.parametrize(
+    ("topic", "texts"), [("ฟอสซิลไดโนเสาร์", THAI), ("恐龍化石", TAIWAN)], ids=["Thai", "traditional Chinese"]
+)
+def test_topic_in_a_script_without_spaces_tells_pages_apart(tmp_path: Path, topic: str, texts: dict[str, str]) -> None:
+    urls = {name: f"http://h0.example/{name}.html" for name in texts}
+    web = {url: page(texts[name], urls.values(), title=texts[name].split()[0]) for name, url in urls.items()}
+    with served(SmallWeb(web)) as server:
+        found = opilio.crawl(topic, seeds=[urls["on1"]], into=tmp_path / "c", settings=quick(server), progress=False)
+        scores = {one.url.rpartition("/")[2].removesuffix(".html"): one.score for one in found.pages()}
+    assert min(scores["on1"], scores["on2"]) > max(scores["off1"], scores["off2"])
+    assert scores["on2"] > 0.5 > scores["off2"]

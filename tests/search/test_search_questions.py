@@ -64,6 +64,11 @@ def found(results: SearchResults) -> list[str]:
         ("what is a volcanoe", "volcano"),
         ("Geschichte der Eisenbahn", "railway"),  # German, by meaning
         ("historia del ferrocarril", "railway"),
+        ("ไดโนเสาร์กินอะไร", "dinosaur"),  # Thai, a question without spaces
+        ("ประวัติศาสตร์ของรถไฟ", "railway"),
+        ("鐵路的歷史", "railway"),  # traditional Chinese
+        ("火山", "volcano"),
+        ("вулкан", "volcano"),  # one word of a script that no page is written in
         ("der Vulkan", "volcano"),  # one stop word shows the language, as no page contains the other word
     ],
 )
@@ -202,3 +207,30 @@ def test_words_that_pages_contain_are_not_another_language(tmp_path: Path) -> No
     for query, foreign in (("actor in twelve angry men", False), ("men eet in Nederland kaas", True)):
         search = Search(searcher._open(), SearchRequest(query=query), FieldWeights(), RankingWeights())
         assert search._foreign is foreign
+
+
+ASIAN_PAGES = (
+    Sheet(url=f"{HOST}/th-dinosaur", title="ไดโนเสาร์", text="ไดโนเสาร์บางชนิดกินพืช บางชนิดกินเนื้อสัตว์", language="th"),
+    Sheet(url=f"{HOST}/th-rice", title="ข้าว", text="ชาวนาปลูกข้าวในนา และเก็บเกี่ยวในฤดูหนาว", language="th"),
+    Sheet(url=f"{HOST}/th-crab", title="ปู", text="ปูเป็นสัตว์น้ำที่มีก้าม", language="th"),
+    Sheet(url=f"{HOST}/tw-dinosaur", title="恐龍", text="有些恐龍以植物為食，另一些則捕食其他動物。", language="zh"),
+    Sheet(url=f"{HOST}/tw-railway", title="鐵路運輸", text="鐵路的歷史始於蒸汽火車，軌道連接城市。", language="zh"),
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("ไดโนเสาร์กินอะไร", "th-dinosaur"),
+        ("การปลูกข้าวทำอย่างไร?", "th-rice"),
+        ("ปู", "th-crab"),
+        ("เนื้อสัตว์", "th-dinosaur"),
+        ("恐龍吃什麼？", "tw-dinosaur"),
+        ("火車的歷史是什麼", "tw-railway"),
+        ("what did the dinosaurs eat", "th-dinosaur"),
+    ],
+)
+def test_question_without_spaces_finds_its_page_first(tmp_path: Path, query: str, first: str) -> None:
+    searcher = Searcher([store(tmp_path / "asian", ASIAN_PAGES)])
+    searcher.update_indexes()
+    assert found(searcher.search(query))[:1] == [first]

@@ -63,6 +63,7 @@ def test_language_is_identified(text: str, code: str) -> None:
         ("Histoire des chemins de fer en France", "french"),
         ("زراعة الشاي وأنواعه وطقوس تقديمه", "arabic"),
         ("お茶の種類と茶道の歴史", "japanese"),
+        ("การปลูกข้าวในประเทศไทย", "thai"),
         ("История железных дорог", "russian"),
         ("Історія залізниць України", ""),  # Cyrillic, but not Russian
         ("تاریخچه چای در ایران", ""),  # Arabic letters, but Persian

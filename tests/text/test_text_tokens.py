@@ -1,10 +1,12 @@
 import unicodedata
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from opilio.core.page import BLOCK_BREAK, LINK_END, LINK_START
 from opilio.text.tokens import MARKS, tokenize, tokenize_marked
+from opilio.text.unspaced import thai_words
 
 ANYTHING = st.text(st.characters(), max_size=60)
 
@@ -46,7 +48,28 @@ def test_combining_marks_stay_in_words() -> None:
 
 def test_scripts_without_spaces_give_pairs() -> None:
     assert tokenize("東京都 and 水") == ["東京", "京都", "and", "水"]
-    assert tokenize("ไทย") == ["ไท", "ทย"]
+    assert tokenize("ລາວ") == ["ລາ", "າວ"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("ไดโนเสาร์กินอะไรเป็นอาหาร", "ไดโนเสาร์ กิน อะไร เป็น อาหาร"),
+        ("นกอินทรีเป็นนก", "นก อินทรี เป็น นก"),  # words of two characters
+        ("ใช้ Python 3เขียนโปรแกรม", "ใช้ python 3 เขียน โปรแกรม"),
+        ("ในฮฮฮฮประเทศไทย", "ใน ฮฮฮฮ ประเทศ ไทย"),  # what is unknown stays whole
+        ("น้ำตก", unicodedata.normalize("NFKC", "น้ำตก")),
+    ],
+)
+def test_thai_text_is_divided_into_words(text: str, words: str) -> None:
+    assert tokenize(text) == words.split()
+
+
+@given(st.text(st.characters(min_codepoint=0xE00, max_codepoint=0xE7F), max_size=40))
+def test_thai_words_are_themselves_words(text: str) -> None:
+    once = tokenize(text)
+    assert [w for word in once for w in tokenize(word)] == once
+    assert "".join(thai_words(text)).replace("ํา", "ำ") == text.replace("ํา", "ำ")
 
 
 def test_marks_are_words_of_their_own() -> None:

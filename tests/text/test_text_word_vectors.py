@@ -24,13 +24,19 @@ def test_words_of_similar_meaning_have_similar_vectors(near: str, far: str) -> N
     assert similarity("birds", near) > 0.3 > similarity("birds", far)
 
 
-@pytest.mark.parametrize("word", ["Vogel", "oiseau", "pájaro", "uccello", "птица", "kuş"])
+@pytest.mark.parametrize("word", ["Vogel", "oiseau", "pájaro", "uccello", "птица", "kuş", "นก"])
 def test_words_of_other_languages_have_the_same_meaning(word: str) -> None:
     assert similarity(word, "bird") > 0.6 > similarity(word, "mathematics")
 
 
 def test_scripts_without_spaces_have_vectors_of_character_pairs() -> None:
     assert similarity("鸟类", "birds") > 0.6  # Chinese: one pair of characters
+    assert similarity("鳥類", "birds") > 0.6  # traditional characters
+    assert similarity("軟體", "software") > 0.5 > similarity("軟體", "birds")
+
+
+def test_thai_words_have_the_meaning_of_their_parts() -> None:
+    assert similarity("ประวัติศาสตร์รถไฟ", "history of railways") > 0.5 > similarity("ประวัติศาสตร์รถไฟ", "birds")
 
 
 def test_unknown_words_have_no_vector_and_change_nothing() -> None:

@@ -1,7 +1,7 @@
 """Search by meaning: short vectors of pages and queries, from the shipped table of words (`text.word_vectors`).
 
 A page has two vectors of 64 bytes: of its title, and of the beginning of its text. A query is compared with all of
-them, by one matrix product: 100,000 pages take about 3 ms. The table has words of 14 languages, so a query also finds
+them, by one matrix product: 100,000 pages take about 3 ms. The table has words of 16 languages, so a query also finds
 pages in other languages.
 """
 

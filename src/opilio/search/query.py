@@ -12,6 +12,7 @@ a.example            the pages of this host, and pages that mention it
 import math
 import re
 from difflib import get_close_matches
+from itertools import pairwise
 
 import msgspec
 
@@ -21,9 +22,12 @@ from opilio.core.records import url_key
 from opilio.core.urls import canonicalize_url
 from opilio.search.results import BANDS, FOREVER
 from opilio.search.schema import replace_surrogates
+from opilio.text.languages import is_function_bigram
+from opilio.text.unspaced import UNSPACED_SCRIPTS, is_thai, thai_words
 from opilio.text.word_vectors import POLARITIES
 
 MAX_QUERY_LENGTH, MAX_TERMS, MAX_NESTING = 1_000, 64, 20
+MIN_DIVIDED_RUN = 5  # characters of Chinese or Japanese; fewer are a word or a name
 TEXT_FIELDS = {
     **dict.fromkeys(("title", "intitle"), "title"),
     **dict.fromkeys(("heading", "headings"), "headings"),
@@ -221,9 +225,48 @@ def _tokens(query: str) -> list[str | QueryTerm]:
         token = _token(match)
         if token is not None:
             found.append(token)
+    found = _split_questions(found)
     if sum(isinstance(token, QueryTerm) for token in found) > MAX_TERMS:
         raise QueryError(f"the query has more than {MAX_TERMS} words; use fewer")
     return found
+
+
+def _split_questions(tokens: list[str | QueryTerm]) -> list[str | QueryTerm]:
+    """A query of words only, with those of scripts without spaces divided: no page has a question as a whole."""
+    if not all(isinstance(token, QueryTerm) for token in tokens):
+        return tokens
+    divided: list[str | QueryTerm] = []
+    for token in tokens:
+        if isinstance(token, QueryTerm) and is_plain_word(token):
+            divided += [QueryTerm(text=part) for part in _divide(token.text) if any(map(str.isalnum, part))]
+        else:
+            divided.append(token)
+    return divided if len(divided) <= MAX_TERMS else tokens
+
+
+def _divide(word: str) -> list[str]:
+    """The parts of a word: Thai words, and pairs of characters without function words of long runs of other scripts.
+
+    >>> _divide("แมวกินปลา?"), _divide("鉄道の歴史"), _divide("東京都"), _divide("wren's")
+    (['แมว', 'กิน', 'ปลา', '?'], ['鉄道', '歴史'], ['東京都'], ["wren's"])
+    """
+    if word.isascii():
+        return [word]
+    parts: list[str] = []
+    at = 0
+    for run in UNSPACED_SCRIPTS.finditer(word):
+        parts += [word[at : run.start()], *_divide_run(run.group())]
+        at = run.end()
+    return [part for part in (*parts, word[at:]) if part]
+
+
+def _divide_run(run: str) -> list[str]:
+    if is_thai(run):
+        return thai_words(run)
+    if len(run) < MIN_DIVIDED_RUN:
+        return [run]
+    pairs = dict.fromkeys(map("".join, pairwise(run)))
+    return [pair for pair in pairs if not is_function_bigram(pair)] or [run]
 
 
 def _token(match: re.Match[str]) -> str | QueryTerm | None:

@@ -2,8 +2,8 @@
 
 Stemmed fields contain the terms of the page's own language; `exact` contains title, headings, text and URL as written,
 for phrases, prefixes, fuzzy words and suggestions. Stemmed terms of all languages share the same fields; a query is
-stemmed in each language of the collection. Scripts written without spaces become overlapping pairs of characters, as in
-`text.tokens`.
+stemmed in each language of the collection. Scripts written without spaces become overlapping pairs of characters: a
+phrase of pairs finds any part of such a text.
 """
 
 import re
@@ -16,7 +16,7 @@ import tantivy
 
 from opilio.search.results import FOREVER, IndexDocument, score_band
 from opilio.text.languages import language_code, language_name
-from opilio.text.tokens import UNSPACED_SCRIPTS
+from opilio.text.unspaced import UNSPACED_SCRIPTS
 from opilio.text.url_words import url_words
 
 MAX_TERM_BYTES = 64  # longer terms are dropped

@@ -14,7 +14,14 @@ import tantivy
 from opilio.search.query import QueryGroup, QueryNode, QueryTerm, is_plain_word, positive_terms
 from opilio.search.schema import EXACT_FIELD, index_terms
 from opilio.search.snippet import edit_distance
-from opilio.text.languages import is_known_language, is_stop_word, language_code, stop_word_languages, stop_words
+from opilio.text.languages import (
+    is_known_language,
+    is_stop_word,
+    language_code,
+    script_languages,
+    stop_word_languages,
+    stop_words,
+)
 
 MIN_WORD_LENGTH = 4  # shorter words are similar to too many others
 MIN_LENGTH_FOR_TWO_EDITS = 6
@@ -249,11 +256,13 @@ def _is_stop_word(term: QueryTerm, stop: frozenset[str]) -> bool:
 
 
 def _languages_of(words: Sequence[str], least: int = MIN_STOP_WORDS) -> list[str]:
-    """The languages of a question by its stop words, of which there must be two; one of them may be wrong.
+    """The languages of a question by its script, or its stop words, of which there must be two; one may be wrong.
 
-    >>> _languages_of("wie entsteht ein vulkan".split()), _languages_of(["die", "hard"])
-    (['de'], [])
+    >>> _languages_of("wie entsteht ein vulkan".split()), _languages_of(["die", "hard"]), _languages_of(["แมว"])
+    (['de'], [], ['th'])
     """
+    if written := script_languages(" ".join(words)):
+        return written
     counts = {language: sum(word in stop_words(language) for word in words) for language in stop_word_languages()}
     most = max(counts.values(), default=0)
     return [language for language, count in counts.items() if count == most] if most >= least else []

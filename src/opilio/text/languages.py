@@ -266,6 +266,16 @@ _SCRIPTS = {
 }
 
 
+def script_languages(text: str) -> list[str]:
+    """The codes of the languages that are written in the script of a text; empty for Latin and unknown scripts.
+
+    >>> script_languages("恐龍吃什麼"), script_languages("แมว"), script_languages("wren")
+    (['zh', 'ja'], ['th'], [])
+    """
+    script = _main_script(text)
+    return ["zh", "ja"] if script == "CJK" else [_SCRIPTS[script][0]] if script in _SCRIPTS else []
+
+
 def guess_language(text: str) -> str:
     """The name of the language of a short text; empty if uncertain or English.
 

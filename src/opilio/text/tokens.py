@@ -1,9 +1,8 @@
 """The tokenizer: text to lower-case words, for pages, anchors, topics, queries and URLs.
 
 A word is a run of letters, digits and combining marks in any script. Numbers are words (S4-E4). Hyphens and underscores
-separate words; possessive and contracted endings ('s, 't, 'll ...) are removed. Scripts written without spaces
-(Chinese, Japanese, Thai, Lao, Khmer, Burmese) give overlapping pairs of characters. The vocabulary does stemming and
-stop words.
+separate words; possessive and contracted endings ('s, 't, 'll ...) are removed. Scripts written without spaces are
+divided into words or pairs of characters (`unspaced`). The vocabulary does stemming and stop words.
 
 `bytes.translate` and `split` are eight times as fast as a regular expression (measured), so text that is not ASCII is
 processed per distinct character, not per character.
@@ -12,11 +11,11 @@ processed per distinct character, not per character.
 import re
 import unicodedata
 from functools import lru_cache
-from itertools import pairwise
 
 import numpy as np
 
 from opilio.core.page import BLOCK_BREAK, LINK_END, LINK_START
+from opilio.text.unspaced import FIRST_UNSPACED, UNSPACED_SCRIPTS, split_unspaced
 
 SENTENCE_END = "\x05"
 MARKS = (LINK_START, LINK_END, BLOCK_BREAK, SENTENCE_END)
@@ -27,11 +26,6 @@ _APOSTROPHES = "\u2019\u02bc\u2018\uff07\u201b`\u00b4"
 # Begins with a literal, so that `re` searches with memchr: text without an apostrophe costs nothing.
 # In folded text every non-ASCII byte belongs to a word, so the end of a word is found without decoding.
 _CONTRACTION = re.compile(rb"'(?:(?:s|t|d|m|ll|re|ve)(?![0-9a-z\x80-\xff]))?")
-UNSPACED_SCRIPTS = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff"
-    "\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff\U00020000-\U0003ffff]+"
-)
-FIRST_UNSPACED = "\u0e00"  # Thai; from here on a single character can be a word
 # More distinct characters to change than this: lower() first is cheaper than that many replaces (measured)
 _MAX_REPLACED_CHARS = 24
 # From here on a NumPy array finds distinct characters faster than a set of strings
@@ -101,7 +95,7 @@ def _fold(text: str, table: bytes) -> bytes:
         text, unspaced = _fold_non_ascii(text)
     folded = text.encode("utf-8", "replace").translate(table)
     if unspaced:
-        folded = UNSPACED_SCRIPTS.sub(_bigrams, folded.decode()).encode()
+        folded = split_unspaced(folded.decode()).encode()
     return _CONTRACTION.sub(b" ", folded) if b"'" in folded else folded
 
 
@@ -143,10 +137,3 @@ def _fold_char(char: str) -> str:
         return ""
     lowered = unicodedata.normalize("NFKC", char).lower().replace("i\u0307", "i")
     return "".join(c if unicodedata.category(c)[0] in "LNM" else " " for c in lowered)
-
-
-def _bigrams(run: re.Match[str]) -> str:
-    chars = run.group()
-    if len(chars) == 1:
-        return f" {chars} "
-    return " " + " ".join(map("".join, pairwise(chars))) + " "

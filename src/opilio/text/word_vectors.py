@@ -1,7 +1,7 @@
 """What words say: a short vector per term for its meaning, and whether the words of a text praise or blame.
 
 The table of vectors was made once from a multilingual sentence encoder (scripts/make_word_vectors.py), so words of one
-meaning have similar vectors in 14 languages, and a look-up takes the place of the encoder. A text is the mean of its
+meaning have similar vectors in 16 languages, and a look-up takes the place of the encoder. A text is the mean of its
 words.
 
 Polarity (opinion mining, S3-F1; English only) uses the lexicon of the package vaderSentiment (7,500 words rated by
