@@ -132,6 +132,7 @@ def test_every_experiment_of_a_paper_is_declared() -> None:
     assert list(PAPER_SUITES) == [f"paper-s{number}" for number in range(5)]
     for names in PAPER_SUITES.values():
         assert [load_experiment(name).name for name in names] == list(names)
+        assert all(load_experiment(name).shape for name in names)  # the command needs no web
 
 
 def test_experiments_of_s3_are_executed_ten_times_s3_32() -> None:

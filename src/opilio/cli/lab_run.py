@@ -21,8 +21,9 @@ from opilio.lab.experiments.results import RunResult, write_results
 from opilio.lab.experiments.resume import RunCheckpoint
 from opilio.lab.experiments.runs import ExperimentJob
 from opilio.lab.experiments.study import Study, StudyOptions, declared_web, run_errors, run_jobs
+from opilio.lab.reports.papers import draw_classifiers
 from opilio.lab.reports.plots import draw_plots
-from opilio.lab.reports.report import ReportInput, draw_classifiers, find_section, write_report
+from opilio.lab.reports.report import ReportInput, find_section, write_report
 from opilio.lab.reports.tables import split_by_seed_kind, strategy_table
 from opilio.lab.webs.web import LabProblem
 

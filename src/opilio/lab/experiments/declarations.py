@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -28,14 +28,33 @@ class PaperTable(msgspec.Struct, frozen=True):
     values: dict[str, tuple[float, ...]]
 
 
+class ReportedCrawler(msgspec.Struct, frozen=True):
+    """A row of S2's Table 7, with the numbers as printed."""
+
+    name: str
+    recall: str = ""
+    precision: str = ""
+    harvest: str = ""
+
+
 class _PaperTablesFile(msgspec.Struct):
     table: tuple[PaperTable, ...]
+    crawler: tuple[ReportedCrawler, ...]
+
+
+def _papers_file() -> _PaperTablesFile:
+    text = (files("opilio.lab.experiments") / "papers.toml").read_text("utf-8")
+    return msgspec.convert(tomllib.loads(text), _PaperTablesFile)
 
 
 def paper_tables() -> dict[str, PaperTable]:
     """Every table by its id in the specification."""
-    text = (files("opilio.lab.experiments") / "papers.toml").read_text("utf-8")
-    return {t.id: t for t in msgspec.convert(tomllib.loads(text), _PaperTablesFile).table}
+    return {t.id: t for t in _papers_file().table}
+
+
+def reported_crawlers() -> tuple[ReportedCrawler, ...]:
+    """The rows of S2's Table 7."""
+    return _papers_file().crawler
 
 
 def paper_table(name: str) -> PaperTable:
@@ -109,6 +128,28 @@ class Plot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     ylabel: str = ""
 
 
+ClaimMeasure = Literal[
+    "precision",
+    "containing",
+    "time",
+    "cpu",
+    "entropy",
+    "deeper",
+    "judge-precision",
+    "mistakes",
+    "retrieved",
+    "auc",
+]
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a paper reports, and the measure of some variants that stands beside it."""
+
+    text: str
+    measure: ClaimMeasure
+    variants: tuple[str, ...]
+
+
 class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The content of a declaration."""
 
@@ -143,6 +184,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     sections: tuple[str, ...] = ("strategies", "pairs", "topics", "seeds", "self-judged", "parts")
     variant: tuple[Variant, ...] = ()  # empty: every strategy
     plot: tuple[Plot, ...] = ()
+    claim: tuple[Claim, ...] = ()
     # The synthetic web that is used if the user gives no web (see `WebShape`); empty: a web must be given.
     shape: dict[str, Any] = {}
     manuals: tuple[str, ...] = ()  # webs made from installed manuals, used in addition to the given ones
@@ -243,6 +285,7 @@ def _referenced_names(declared: Experiment) -> Iterator[tuple[str, str, Sequence
         crawlers += [letter + v.name for letter in "TG" for v in declared.variants]
     yield from (("reference", name, crawlers) for name in [declared.reference] if name)
     yield from (("also", name, crawlers) for name in declared.also)
+    yield from (("claim.variants", name, crawlers) for claim in declared.claim for name in claim.variants)
     yield from (("plot.variants", name, crawlers) for plot in declared.plot for name in plot.variants)
     if declared.paper:
         yield "paper", declared.paper, list(paper_tables())

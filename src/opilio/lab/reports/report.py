@@ -1,16 +1,15 @@
-"""`report.md`: the sections that an experiment declares, in its order, and S1's classifiers as table and figures."""
+"""`report.md`: the sections that an experiment declares, in its order."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
-from opilio.core.display import GRID_COLOR, PALETTE, new_figure, save_figure
 from opilio.core.errors import ConfigError
 from opilio.lab.benchmark.registration import halves_table
 from opilio.lab.experiments.declarations import Experiment, PaperTable, paper_table
 from opilio.lab.experiments.results import RunResult, found_at
+from opilio.lab.reports.papers import classifier_table, comparison_with_crawlers, table_of_claims
 from opilio.lab.reports.tables import (
     comparison_table,
     diversity_table,
@@ -29,74 +28,7 @@ from opilio.lab.reports.tables import (
     topic_table,
 )
 from opilio.lab.webs.web import LabProblem
-from opilio.methods.attributes.evaluation import PAPER_PRECISION, LearnerComparison, LearnerResult
-
-# The paper's order: neural network, decision tree, naive Bayes.
-NAMES = {"neural": "neural network", "tree": "decision tree", "bayes": "naive Bayes"}
-FIGURES = (
-    ("figure-6-precision", "precision", "Precision (Fig. 6)"),
-    ("figure-7-time", "training time, ms", "Time (Fig. 7); less is better"),
-    ("figure-8-complexity", "parameters", "Complexity (Fig. 8); less is better"),
-)
-
-
-def classifier_table(compared: Mapping[str, LearnerComparison]) -> str:
-    """One row per topic and classifier; empty without any."""
-    rows = []
-    for topic, found in compared.items():
-        for name, shown in NAMES.items():
-            result = found.results[name]
-            rows.append(
-                [
-                    f"{topic} ({found.rows} rows, {found.prior:.0%} relevant, {found.folds} folds)",
-                    shown,
-                    f"{result.precision.mean:.3f} [{result.precision.low:.3f}, {result.precision.high:.3f}]",
-                    f"{PAPER_PRECISION[name]:.3f}",
-                    f"{result.recall.mean:.3f}",
-                    f"{result.auc.mean:.3f}",
-                    f"{1000 * result.fit_s:.1f}",
-                    f"{result.predict_us:.1f}",
-                    str(result.parameters),
-                ]
-            )
-    head = [
-        "topic",
-        "classifier",
-        "precision",
-        "paper",
-        "recall",
-        "AUC",
-        "training, ms",
-        "prediction, µs",
-        "parameters",
-    ]
-    return markdown_table(head, rows) if rows else ""
-
-
-def draw_classifiers(compared: Mapping[str, LearnerComparison], folder: Path) -> list[str]:
-    """Figs 6 to 8 for the first topic, as SVG; returns their names."""
-    if not compared:
-        return []
-    topic, found = next(iter(compared.items()))
-    for number, (file, label, title) in enumerate(FIGURES):
-        with new_figure(6.4, 3.6) as figure:
-            axes = figure.add_subplot()
-            for place, name in enumerate(NAMES):
-                value = _measures(found.results[name])[number]
-                axes.bar(place, value, 0.6, color=PALETTE[place], alpha=0.7)
-                axes.text(place, value, f"{value:.3g}", ha="center", va="bottom")
-                if number == 0:
-                    axes.hlines(PAPER_PRECISION[name], place - 0.3, place + 0.3, color="#222222", linestyle=":")
-            axes.grid(axis="y", color=GRID_COLOR, linewidth=0.6)
-            axes.set_xticks(range(len(NAMES)), list(NAMES.values()))
-            axes.set(xlabel="dotted: the paper" if number == 0 else "", ylabel=label, title=f"{title} · {topic}")
-            save_figure(figure, folder / f"{file}.svg", "svg")
-    return [file for file, _, _ in FIGURES]
-
-
-def _measures(result: LearnerResult) -> tuple[float, float, float]:
-    return result.precision.mean, 1000 * result.fit_s, float(result.parameters)
-
+from opilio.methods.attributes.evaluation import LearnerComparison
 
 DATA_DIFFER_NOTICE = "The data differ: compare the shape of the columns, not their values."
 MAX_SHOWN_PROBLEMS = 12
@@ -269,6 +201,8 @@ SECTIONS: dict[str, tuple[str, Callable[[ReportInput], str]]] = {
     "parts": ("Ranker and costs", lambda m: parts_table(m.runs)),
     "paper": ("The paper's table", _paper),
     "paper-by-topic": ("The paper's table, by topic", _paper_by_topic),
+    "claims": ("The paper and this run", lambda m: table_of_claims(m.experiment.claim, m.runs)),
+    "table-7": ("Table 7: other crawlers", lambda m: comparison_with_crawlers(m.runs)),
     "time": ("Time and precision", lambda m: time_table(m.runs)),
     "saved": ("Fetches and time", lambda m: saved_table(m.runs, m.reference)),
     "classifiers": ("Precision, time and complexity", lambda m: classifier_table(m.classifiers)),

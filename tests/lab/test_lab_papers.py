@@ -1,0 +1,78 @@
+"""What papers report beside our runs: claims of S2 and S3, and S2's table of other crawlers."""
+
+from pathlib import Path
+
+import pytest
+
+from opilio.core.errors import ConfigError
+from opilio.lab.experiments.declarations import PAPER_SUITES, load_experiment
+from opilio.lab.experiments.results import RunResult, SelfJudged
+from opilio.lab.reports.papers import comparison_with_crawlers, table_of_claims
+from opilio.lab.reports.report import ReportInput, write_report
+
+
+def run_of(variant: str, execution: int = 0, harvest: float = 0.5, time_s: float = 10.0) -> RunResult:
+    return RunResult(
+        experiment="e",
+        web="w",
+        topic="t",
+        strategy=variant,
+        seed_set=f"search-9-of-engine-{execution}",
+        random_seed=execution,
+        budget=4,
+        fetched=4,
+        relevant_found=2,
+        relevant_reachable=4,
+        harvest=harvest,
+        recall=0.5,
+        auc_vs_oracle=0.5,
+        curve=((4, 2),),
+        virtual_s=time_s,
+        self_judged=SelfJudged(relevant=4, harvest=1.0, precision=0.75, recall=0.9),
+    )
+
+
+@pytest.mark.parametrize("name", [name for suite in ("paper-s2", "paper-s3") for name in PAPER_SUITES[suite]])
+def test_every_experiment_of_s2_and_s3_compares_with_the_paper(name: str) -> None:
+    declared = load_experiment(name)
+    letters = ("T", "G") if declared.by_seeds else ("",)
+    runs = [run_of(letter + variant.name) for variant in declared.variants for letter in letters]
+    table = table_of_claims(declared.claim, runs)
+    assert declared.claim and len(table.splitlines()) == 2 + len(declared.claim)
+    assert "## The paper and this run" in write_report(ReportInput(declared, runs))
+
+
+def test_claim_has_the_mean_over_executions_of_each_variant_s3_32_s3_33() -> None:
+    claims = load_experiment("s3-33").claim[:2]
+    runs = [run_of("r = 1", number, time_s=150.0 + 10 * number) for number in range(3)]
+    runs += [run_of("r = 12", number, time_s=14.0) for number in range(3)]
+    assert table_of_claims(claims, runs).splitlines()[2:] == [
+        "| one request at once: three to four minutes | time, s | r = 1: 160 [150, 170] |",
+        "| twelve at once: about 30 s | time, s | r = 12: 14 [14, 14] |",
+    ]
+    assert table_of_claims(claims, [run_of("opilio")]) == ""  # none of the claims is about it
+
+
+def test_irrelevant_pages_that_the_judge_accepts_are_counted_s3_35() -> None:
+    table = table_of_claims(load_experiment("s3-35").claim, [run_of("none"), run_of("contexts")])
+    assert "irrelevant pages accepted | none: 1; contexts: 1 |" in table
+
+
+def test_table_7_has_the_papers_rows_and_ours_s2_47_s2_48() -> None:
+    rows = comparison_with_crawlers([run_of("T1", harvest=0.2)]).splitlines()[2:]
+    assert len(rows) == 2 + 10 + 1
+    assert rows[2] == "| Treasure-Crawler (the paper) | 50 % | 50 % | 20 % |"
+    assert "| hybrid focused crawler | – | – | 67.2–85.5 % |" in rows
+    assert rows[-1] == "| ours: T1 | 90 % | 75 % | 20 % |"
+    assert "table-7" in load_experiment("s2-40").sections
+
+
+def test_claim_with_an_unknown_measure_or_variant_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    for measure, variant, problem in (("speed", "s0", "claim"), ("time", "s00", r"claim\.variants 's00': is unknown")):
+        path.write_text(
+            'name = "own"\ntitle = "Own"\n[[variant]]\nname = "s0"\n'
+            f'[[claim]]\ntext = "fast"\nmeasure = "{measure}"\nvariants = ["{variant}"]\n'
+        )
+        with pytest.raises(ConfigError, match=problem):
+            load_experiment(str(path))
