@@ -31,7 +31,9 @@ def measured() -> dict[str, Numbers]:
     for path in sorted(PACKAGE.rglob("*.py")):
         inside = path.relative_to(PACKAGE).parts
         # A module that no test imported counts too, with none of its lines reached.
-        found[inside[0] if len(inside) > 1 else "opilio"] += coverage._analyze(str(path)).numbers
+        found["opilio" if inside[0].startswith("__") else inside[0].removesuffix(".py")] += coverage._analyze(
+            str(path)
+        ).numbers
     return dict(found)
 
 

@@ -21,7 +21,7 @@ from playwright.sync_api import Page, sync_playwright
 
 import opilio
 from opilio.lab.server.server import LabServerConfig, LabWebServer, serve_synthetic_web
-from opilio.lab.synthetic.faults import HostFaults
+from opilio.lab.synthetic.changing import HostFaults
 from opilio.lab.synthetic.plan import WebShape
 from opilio.lab.synthetic.web import SyntheticWeb, topic_tables
 from opilio.manage.status import collection_status

@@ -22,7 +22,7 @@ from checks.postgres_server import running_server
 from opilio.core.records import HostLease, UrlResult, UrlState
 from opilio.frontier.policy import FrontierPolicy
 from opilio.frontier.postgres.frontier import PostgresFrontier
-from opilio.frontier.postgres.schema import create_postgres_frontier, rebuild_postgres_counters
+from opilio.frontier.schema import create_postgres_frontier, rebuild_postgres_counters
 from opilio.store.postgres.connection import PostgresConnection, postgres_transaction
 
 BATCH, LEASES, RESCORED, ROUNDS = 100_000, 40, 2_000, 10

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from opilio.core.records import Lead, UrlResult, UrlState, url_key
 from opilio.frontier.policy import BestFirst, FrontierPolicy
+from opilio.frontier.schema import create_frontier_tables
 from opilio.frontier.sqlite.frontier import SqliteFrontier
-from opilio.frontier.sqlite.schema import create_frontier_tables
 
 NOW = 1_000_000.0
 

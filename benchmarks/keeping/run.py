@@ -20,10 +20,10 @@ import tomli_w
 
 from opilio.core.records import Analysis, FetchResult, Lead, Outcome, PageChange, UrlResult, UrlState, Verdict, url_key
 from opilio.core.urls import host_of
-from opilio.dedup.detector import create_dedup_tables as create_seen
+from opilio.dedup import create_dedup_tables as create_seen
 from opilio.engine.wiring.settings import complete_settings
+from opilio.frontier.schema import create_frontier_tables as create_frontier
 from opilio.frontier.sqlite.frontier import SqliteFrontier
-from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
 from opilio.store.collection import Collection
 from opilio.store.warc import WarcWriter, response_record
 from opilio.store.writer import CollectionWriter

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from opilio.core.clock import VirtualClock
 from opilio.core.settings import Settings
-from opilio.dedup.detector import create_dedup_tables as create_seen
+from opilio.dedup import create_dedup_tables as create_seen
 from opilio.engine.wiring.assembly import open_analysis
 from opilio.engine.wiring.build import Environment, build_engine, build_frontier, seed_leads
 from opilio.engine.wiring.start import initial_states
 from opilio.engine.wiring.topic import build_topic
-from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
+from opilio.frontier.schema import create_frontier_tables as create_frontier
 from opilio.lab.experiments.replay import ReplayFetcher, lab_settings
 from opilio.lab.webs.topics import LabTopic, load_topics
 from opilio.lab.webs.web import WarcWeb

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from opilio.core.records import url_key
-from opilio.frontier.sqlite.schema import create_frontier_tables
+from opilio.frontier.schema import create_frontier_tables
 from opilio.search.index import FullTextIndex, index_write_lock, prepare_index_folder
 from opilio.search.indexer import DocumentIndexer
 from opilio.search.manifest import IndexManifest, store_meanings

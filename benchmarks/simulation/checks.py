@@ -13,7 +13,7 @@ from opilio.core.urls import host_of
 from opilio.engine.commit import BatchCommitter
 from opilio.engine.loop import Engine
 from opilio.engine.politeness.robots import RobotsRules
-from opilio.frontier.sqlite.schema import DONE, FAILED
+from opilio.frontier.schema import DONE, FAILED
 from opilio.manage.verify import verify
 from opilio.store import seal
 from opilio.store.collection import open_readonly

@@ -22,8 +22,7 @@ from opilio.parse.html import HtmlParser
 from opilio.text.languages import identify_language, stop_words
 from opilio.text.reading import PageReader, SentenceContext, WindowContext
 from opilio.text.term_arrays import TermEncoder
-from opilio.text.tokens import tokenize, tokenize_marked
-from opilio.text.url_words import UrlTerms
+from opilio.text.tokens import UrlTerms, tokenize, tokenize_marked
 from opilio.text.vocabulary import Vocabulary
 
 WORDS = 1_360  # of a page in the measurements this is compared with

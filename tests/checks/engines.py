@@ -13,7 +13,7 @@ from opilio.core.events import Event
 from opilio.core.protocols import Fetcher, SeedSource
 from opilio.core.records import FetchResult
 from opilio.core.settings import Settings, Tree
-from opilio.dedup.detector import create_dedup_tables as create_seen
+from opilio.dedup import create_dedup_tables as create_seen
 from opilio.engine.politeness.traps import build_url_filter
 from opilio.engine.wiring.assembly import AnalysisOptions, open_analysis
 from opilio.engine.wiring.build import Environment, build_engine, build_frontier, seed_leads
@@ -21,7 +21,7 @@ from opilio.engine.wiring.settings import complete_settings
 from opilio.engine.wiring.start import initial_states
 from opilio.engine.wiring.topic import build_topic
 from opilio.engine.workers.pool import AnalysisPool
-from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
+from opilio.frontier.schema import create_frontier_tables as create_frontier
 from opilio.store.collection import Collection, collection_exists
 from opilio.store.warc import WarcWriter
 from opilio.store.writer import CollectionWriter

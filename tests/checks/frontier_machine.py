@@ -25,8 +25,8 @@ from opilio.frontier.policy import (
     NBest,
     Order,
 )
+from opilio.frontier.schema import create_frontier_tables
 from opilio.frontier.sqlite.frontier import SqliteFrontier
-from opilio.frontier.sqlite.schema import create_frontier_tables
 from opilio.testing.leases import lead
 
 HOSTS = ("a.example", "b.example", "c.example")

@@ -10,8 +10,8 @@ import numpy as np
 
 from opilio.core.records import Analysis, FetchResult, Lead, LinkColumns, Outcome, PageChange, Reason, Verdict, url_key
 from opilio.core.urls import host_of
-from opilio.dedup.detector import create_dedup_tables as create_seen
-from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
+from opilio.dedup import create_dedup_tables as create_seen
+from opilio.frontier.schema import create_frontier_tables as create_frontier
 from opilio.rank.link_scores import pack
 from opilio.store.collection import Collection, collection_exists
 from opilio.store.warc import WarcWriter, response_record

@@ -25,7 +25,7 @@ from opilio.engine.wiring.session import create_crawl, resume_crawl
 from opilio.fetch.decoding import RecordedResponse
 from opilio.lab.server.http import AccessLogEntry
 from opilio.lab.server.server import LabServerConfig, LabWebServer
-from opilio.lab.synthetic.faults import HostFaults
+from opilio.lab.synthetic.changing import HostFaults
 from opilio.store.collection import Collection, collection_exists
 from opilio.topic.setup import resolve_settings
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from opilio.core.protocols import DuplicateDetector
-from opilio.dedup.detector import MemoryDuplicateDetector, StoredDuplicateDetector, create_dedup_tables
-from opilio.testing.content_seen import ContentSeenChecks
+from opilio.dedup import MemoryDuplicateDetector, StoredDuplicateDetector, create_dedup_tables
+from opilio.testing.stages import ContentSeenChecks
 
 
 @pytest.fixture

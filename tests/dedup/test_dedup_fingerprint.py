@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opilio.core.records import FetchResult
-from opilio.dedup.fingerprint import (
+from opilio.dedup import (
     MIN_TERMS,
     fingerprint_terms,
     hamming_distance,

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from typer.main import get_command
 
+from opilio import dedup as seen
 from opilio.cli.commands import app
 from opilio.core import events
 from opilio.core.registry import (
@@ -24,8 +25,7 @@ from opilio.core.registry import (
 )
 from opilio.core.settings import Settings
 from opilio.core.strategies import load_strategy, strategy_names
-from opilio.dedup import detector as seen
-from opilio.frontier.sqlite.schema import TABLES_SQL as FRONTIER_TABLES
+from opilio.frontier.schema import TABLES_SQL as FRONTIER_TABLES
 from opilio.manage.export import EXPORT_COLUMNS
 from opilio.manage.results import Status
 from opilio.seeds.api_client import RequestLimits

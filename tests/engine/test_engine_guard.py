@@ -14,7 +14,7 @@ from opilio.core.clock import VirtualClock
 from opilio.core.errors import CollectionError
 from opilio.core.events import VisitFailed
 from opilio.core.records import Analysis, FetchResult, Lead, Outcome, UrlResult, UrlState, Verdict, url_key
-from opilio.dedup.detector import create_dedup_tables as create_seen
+from opilio.dedup import create_dedup_tables as create_seen
 from opilio.engine.commit import BatchCommitter, CommitTargets
 from opilio.engine.learning import LearnerGroup
 from opilio.engine.link_scoring import StaticLinkScorer
@@ -23,8 +23,8 @@ from opilio.engine.revisit.outcomes import RevisitOutcomes
 from opilio.engine.visit import LeaseResult, VisitLimits
 from opilio.engine.workers.pool import AnalysisPool, WorkerPool, WorkerStartError
 from opilio.frontier.policy import refuse_nothing
+from opilio.frontier.schema import create_frontier_tables as create_frontier
 from opilio.frontier.sqlite.frontier import SqliteFrontier
-from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
 from opilio.manage.verify import verify
 from opilio.store.collection import Collection
 from opilio.store.writer import CollectionWriter

@@ -41,7 +41,7 @@ from opilio.core.settings_input import merge_trees
 from opilio.engine.politeness.host_gate import AddressResolver, HostGate, HostThrottle
 from opilio.engine.politeness.robots import RobotsRules
 from opilio.fetch.decoding import RecordedResponse
-from opilio.testing.fetcher import MemoryFetcher
+from opilio.testing.stages import MemoryFetcher
 
 DONE, DROPPED = 2, 4
 

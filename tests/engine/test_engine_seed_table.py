@@ -13,7 +13,7 @@ from opilio.core.urls import host_of
 from opilio.engine.reseeding import SeedProgress
 from opilio.fetch.decoding import RecordedResponse
 from opilio.frontier.memory import MemoryFrontier
-from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
+from opilio.frontier.schema import create_frontier_tables as create_frontier
 from opilio.lab.server.server import LabWebServer
 from opilio.store.collection import Collection
 from opilio.topic.evolving import EvolvingTopic

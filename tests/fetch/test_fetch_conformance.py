@@ -12,7 +12,7 @@ from checks.hostile_site import Behaviour, Request, answer, site
 from opilio.core.records import FetchResult
 from opilio.fetch.curl import CurlFetcher
 from opilio.fetch.http import NetworkOptions
-from opilio.testing.fetcher import SITE, FetcherChecks, Job, MemoryFetcher
+from opilio.testing.stages import SITE, FetcherChecks, Job, MemoryFetcher
 
 
 def serve(page: FetchResult) -> Behaviour:

@@ -6,8 +6,8 @@ import pytest
 
 from opilio.core.records import Lead, UrlResult, UrlState
 from opilio.frontier.policy import Expiring, FrontierPolicy
+from opilio.frontier.schema import create_frontier_tables
 from opilio.frontier.sqlite.claims import ClaimableFrontier
-from opilio.frontier.sqlite.schema import create_frontier_tables
 
 TTL_S = 60.0
 

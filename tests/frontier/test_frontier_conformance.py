@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from opilio.frontier.memory import MemoryFrontier
+from opilio.frontier.schema import create_frontier_tables
 from opilio.frontier.sqlite.frontier import SqliteFrontier
-from opilio.frontier.sqlite.schema import create_frontier_tables
 from opilio.testing.frontier import FrontierChecks
 from opilio.testing.leases import Make
 

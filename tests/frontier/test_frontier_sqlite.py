@@ -8,8 +8,8 @@ import pytest
 from opilio.core.protocols import AddResult
 from opilio.core.records import UrlState
 from opilio.frontier.policy import BestFirst, BreadthFirst, FrontierPolicy, NBest, Order
+from opilio.frontier.schema import create_frontier_tables
 from opilio.frontier.sqlite.frontier import SqliteFrontier
-from opilio.frontier.sqlite.schema import create_frontier_tables
 from opilio.testing.leases import crawl_order, landed, lead, paths
 
 

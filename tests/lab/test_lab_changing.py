@@ -7,9 +7,16 @@ import pytest
 from opilio.core.clock import DAY_S, VirtualClock
 from opilio.core.records import FetchResult
 from opilio.core.urls import host_of
-from opilio.lab.experiments.revisits import START_TIME_S, FreshnessMeasures, RevisitCase, RevisitStudy, revisit_cases
+from opilio.lab.experiments.revisits import (
+    START_TIME_S,
+    FreshnessMeasures,
+    RevisitCase,
+    RevisitRun,
+    RevisitStudy,
+    format_revisit_report,
+    revisit_cases,
+)
 from opilio.lab.experiments.runs import ExperimentRunner
-from opilio.lab.reports.revisits import RevisitRun, format_revisit_report
 from opilio.lab.synthetic.changing import ChangingWeb, Churn, build_lifetimes
 from opilio.lab.synthetic.plan import WebShape
 from opilio.lab.synthetic.web import SyntheticWeb, write_synthetic_web

@@ -23,7 +23,7 @@ from opilio.lab.reports.plots import draw_plots
 from opilio.lab.reports.report import END_NOTE, ReportInput, paper_comparison_table
 from opilio.lab.synthetic.plan import WebShape
 from opilio.lab.synthetic.web import write_synthetic_web
-from opilio.lab.webs.cache import default_cache_folder
+from opilio.lab.webs.resources import default_cache_folder
 
 TINY = WebShape(pages=60, hosts=4, topics=2, trap_pages=4, seed_sets=2, slow_hosts=0, failing_hosts=0)
 KEYS = (

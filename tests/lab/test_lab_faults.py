@@ -12,7 +12,7 @@ from opilio.lab.experiments.declarations import load_experiment
 from opilio.lab.experiments.replay import OfflineWeb, lab_settings, replay_crawl
 from opilio.lab.experiments.study import Study, StudyOptions
 from opilio.lab.peers.adapter import crawl_by_peer
-from opilio.lab.synthetic.faults import FaultInjector, HostFaults, load_faults
+from opilio.lab.synthetic.changing import FaultInjector, HostFaults, load_faults
 from opilio.lab.webs.pages import ParsedPages
 from opilio.lab.webs.topics import TopicBrief
 from opilio.lab.webs.web import WarcWeb

@@ -14,10 +14,10 @@ import pytest
 from checks.killing import still_alive
 from opilio.lab.experiments.declarations import Variant
 from opilio.lab.experiments.results import RunResult, read_results
-from opilio.lab.experiments.resume import RunCheckpoint, folder_digest, program_digest
-from opilio.lab.experiments.runs import ExperimentJob, ExperimentRunner
+from opilio.lab.experiments.runs import ExperimentJob, ExperimentRunner, RunCheckpoint
 from opilio.lab.synthetic.plan import WebShape
 from opilio.lab.synthetic.web import write_synthetic_web
+from opilio.lab.webs.resources import folder_digest, program_digest
 
 TINY = WebShape(pages=60, hosts=4, topics=2, trap_pages=4, seed_sets=2, slow_hosts=0, failing_hosts=0)
 

@@ -16,7 +16,7 @@ CRAWLER_SIDE = (
     "webs.topics",
     "experiments.replay",
     "server.server",
-    "synthetic.faults",
+    "synthetic.changing",
     "synthetic.web",
 )
 

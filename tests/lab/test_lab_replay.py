@@ -10,9 +10,9 @@ from opilio.core.clock import VirtualClock
 from opilio.core.records import FetchResult
 from opilio.fetch.decoding import RecordedResponse
 from opilio.lab.experiments.replay import ReplayFetcher
-from opilio.lab.synthetic.faults import HostFaults
+from opilio.lab.synthetic.changing import HostFaults
 from opilio.lab.webs.web import WarcWeb
-from opilio.testing.fetcher import SITE, FetcherChecks
+from opilio.testing.stages import SITE, FetcherChecks
 
 ROOT = "http://a.example"
 

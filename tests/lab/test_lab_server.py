@@ -10,7 +10,7 @@ from opilio.core.errors import OfflineWebError
 from opilio.fetch.decoding import RecordedResponse
 from opilio.lab.server.http import AccessLogEntry, MalformedRequestError, fetch_attempts, parse_request, read_access_log
 from opilio.lab.server.server import LabServerConfig, LabWebServer, run_event_loop
-from opilio.lab.synthetic.faults import HostFaults, load_faults
+from opilio.lab.synthetic.changing import HostFaults, load_faults
 from opilio.lab.synthetic.plan import WebShape
 from opilio.lab.synthetic.web import SyntheticWeb
 from opilio.lab.webs.web import WarcWeb

@@ -11,7 +11,7 @@ from opilio.core.errors import OfflineWebError
 from opilio.core.records import FetchResult
 from opilio.fetch.decoding import RecordedResponse, parse_http_response
 from opilio.lab.experiments.replay import lab_settings
-from opilio.lab.synthetic.faults import load_faults
+from opilio.lab.synthetic.changing import load_faults
 from opilio.lab.webs.labels import load_labels
 from opilio.lab.webs.topics import load_topics, select_topics
 from opilio.lab.webs.web import WarcWeb

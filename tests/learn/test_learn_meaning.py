@@ -8,8 +8,8 @@ import pytest
 from numpy.typing import NDArray
 
 from checks.link_visits import found, taught, visit
+from opilio.engine.link_memory import explain_link
 from opilio.learn.committee import Committee
-from opilio.learn.explain import explain_link
 from opilio.learn.logistic import FEATURE_INDEX, MEANING_FEATURES
 from opilio.learn.scoring import CommitteeOptions
 from opilio.learn.word_model import MAX_CORRECTION, MeaningModel

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checks.link_visits import taught, visit
+from opilio.engine.link_memory import CALIBRATION_WINDOW, MIN_CALIBRATION_OUTCOMES, YieldEstimate, explain_link
 from opilio.learn.committee import Committee
-from opilio.learn.explain import CALIBRATION_WINDOW, MIN_CALIBRATION_OUTCOMES, YieldEstimate, explain_link
 from opilio.learn.link_pool import FetchedFilter, LinkPool
 from opilio.learn.logistic import MAX_EXAMPLES, MAX_LOGIT, DenseModel, TrialModel, sigmoid
 from opilio.learn.scoring import CommitteeOptions

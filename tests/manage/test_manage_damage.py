@@ -13,8 +13,8 @@ from benchmarks.simulation.disk import Disk, SqliteHook
 from checks.small_webs import SmallWeb, crawl, grid, rows, served, settings_for
 from opilio.cli.main import run_command
 from opilio.core.errors import CollectionError
+from opilio.manage.compact import check_and_repair
 from opilio.manage.export import export
-from opilio.manage.repair import check_and_repair
 from opilio.manage.verify import verify
 from opilio.search.indexer import update_index
 from opilio.store import seal

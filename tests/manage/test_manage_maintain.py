@@ -27,10 +27,9 @@ from opilio.core.events import Event, ProblemsFound
 from opilio.engine.integrity import START_SEQ, check_next_records
 from opilio.fetch.decoding import RecordedResponse
 from opilio.lab.server.server import LabWebServer
-from opilio.manage.compact import compact
+from opilio.manage.compact import check_and_repair, compact
 from opilio.manage.merge import PARTIAL_SUFFIX, merge
 from opilio.manage.pages import page_history
-from opilio.manage.repair import check_and_repair
 from opilio.manage.status import collection_status
 from opilio.manage.verify import PROBLEM_PREFIX, verify
 from opilio.manage.why import why

@@ -45,8 +45,7 @@ from opilio.manage.topic_editor import draft_topic, preview_topic, save_topic
 from opilio.manage.verify import verify
 from opilio.methods.agents.frontier import SharedFrontier
 from opilio.methods.agents.manager import AgentManager
-from opilio.methods.agents.plugin import TeamAnalyzer
-from opilio.methods.agents.profiles import agent_profiles
+from opilio.methods.agents.plugin import TeamAnalyzer, agent_profiles
 from opilio.store.collection import open_readonly
 from opilio.topic.setup import resolve_settings
 from opilio.topic.topic import Topic

@@ -3,8 +3,8 @@
 import pytest
 
 from opilio.frontier.policy import FrontierPolicy, MergePolicy
+from opilio.frontier.schema import create_frontier_tables
 from opilio.frontier.sqlite.claims import ClaimableFrontier
-from opilio.frontier.sqlite.schema import create_frontier_tables
 from opilio.methods.agents.agent import Agent, AgentDirectory, AgentRecord
 from opilio.methods.agents.frontier import SharedFrontier
 from opilio.methods.agents.link_queue import AgentLinkQueue, AgentQueueOptions

@@ -4,7 +4,7 @@ from opilio.core.records import FetchResult
 from opilio.fetch.http import ResponseFilter
 from opilio.parse.extract import extract_content
 from opilio.parse.html import HtmlParser
-from opilio.parse.markdown_page import MAX_CHARACTERS, markdown_to_html
+from opilio.parse.markdown import MAX_CHARACTERS, markdown_to_html
 
 TEXT = """# Wrens & others
 

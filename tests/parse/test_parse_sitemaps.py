@@ -6,7 +6,7 @@ import pytest
 
 from opilio.core.records import FetchResult
 from opilio.parse.sitemaps import parse_sitemap, sitemap_entries
-from opilio.seeds.engines.url_lists import parse_sitemap_urls
+from opilio.seeds.url_lists import parse_sitemap_urls
 
 PREFIXED = (
     '<s:urlset xmlns:s="http://www.sitemaps.org/schemas/sitemap/0.9">'

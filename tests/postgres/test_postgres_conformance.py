@@ -3,14 +3,14 @@
 import pytest
 
 from opilio.core.protocols import DuplicateDetector
-from opilio.dedup.detector import DEDUP_TABLES, StoredDuplicateDetector
+from opilio.dedup import DEDUP_TABLES, StoredDuplicateDetector
 from opilio.frontier.postgres.frontier import PostgresFrontier
-from opilio.frontier.postgres.schema import create_postgres_frontier
+from opilio.frontier.schema import create_postgres_frontier
 from opilio.store.postgres.connection import PostgresConnection
 from opilio.store.postgres.schema import to_postgres
-from opilio.testing.content_seen import ContentSeenChecks
 from opilio.testing.frontier import FrontierChecks
 from opilio.testing.leases import Make
+from opilio.testing.stages import ContentSeenChecks
 
 
 class TestPostgresFrontier(FrontierChecks):

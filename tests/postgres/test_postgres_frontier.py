@@ -9,7 +9,7 @@ from checks.postgres_server import PostgresServer
 from opilio.core.protocols import Database, Frontier
 from opilio.frontier.policy import FrontierPolicy
 from opilio.frontier.postgres.frontier import PostgresFrontier
-from opilio.frontier.postgres.schema import create_postgres_frontier
+from opilio.frontier.schema import create_postgres_frontier
 from opilio.store.postgres.connection import PostgresConnection, postgres_transaction
 from opilio.testing.leases import landed, lead
 

@@ -16,8 +16,8 @@ from opilio.core.errors import ConfigError
 from opilio.core.events import ObjectStorageChanged
 from opilio.core.settings import Tree
 from opilio.fetch.decoding import RecordedResponse
+from opilio.manage.compact import check_and_repair
 from opilio.manage.export import export_to_file
-from opilio.manage.repair import check_and_repair
 from opilio.manage.verify import verify
 from opilio.store.collection import open_readonly
 from opilio.store.page_selection import PageFilter

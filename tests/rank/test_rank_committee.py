@@ -19,7 +19,7 @@ from opilio.rank.link_scores import unpack
 from opilio.rank.meaning import LinkMeanings
 from opilio.rank.topic_genre import TopicGenreRanker
 from opilio.testing.conformance import PAGE, check_ranker, lead_to, reading_of, terms_of, url_terms, verdict_of
-from opilio.text.url_words import UrlTerms
+from opilio.text.tokens import UrlTerms
 from opilio.text.vocabulary import Vocabulary
 from opilio.text.word_vectors import load_word_vectors
 from opilio.topic.evolving import EvolvingTopic

@@ -8,7 +8,7 @@ from opilio.rank.baselines import LinkScoreRanker
 from opilio.testing.conformance import lead_to
 from opilio.text.reading import read_page
 from opilio.text.term_arrays import load_default_idf
-from opilio.text.url_words import UrlTerms
+from opilio.text.tokens import UrlTerms
 from opilio.text.vocabulary import Vocabulary, term_id
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.page_terms import CachedIdf, PageTerms

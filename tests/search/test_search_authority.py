@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from checks.indexed import Sheet, store
-from opilio.search.authority import compute_authority
+from opilio.search.clusters import compute_authority
 from opilio.search.searcher import Searcher
 
 

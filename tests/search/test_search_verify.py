@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from checks.indexed import Sheet, lose, spoil, store
-from opilio.manage.compact import compact
-from opilio.manage.repair import check_and_repair
+from opilio.manage.compact import check_and_repair, compact
 from opilio.manage.verify import check_index
 from opilio.search.indexer import update_index
 from opilio.search.manifest import IndexManifest

@@ -15,7 +15,7 @@ from opilio.core.records import EngineAnswer, EngineHit, FetchResult
 from opilio.core.registry import SEED_ENGINES, plugin_names
 from opilio.engine.wiring.seed_engines import build_source, complete_engine
 from opilio.seeds.api_client import MemoryQuota, quota_reset_s
-from opilio.seeds.engines.url_lists import parse_lines
+from opilio.seeds.url_lists import parse_lines
 
 CONTROL = set(map(chr, range(32)))
 KINDS = sorted(set(plugin_names(SEED_ENGINES)) - {"file", "collection"})

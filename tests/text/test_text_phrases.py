@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from opilio.core.page import LINK_END, LINK_START, Page
 from opilio.judge.similarity import CosineJudge
 from opilio.text.reading import PageReader
-from opilio.text.tokens import tokenize
-from opilio.text.url_words import UrlTerms
+from opilio.text.tokens import UrlTerms, tokenize
 from opilio.text.vocabulary import PhraseMatcher, Vocabulary, term_id
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.page_terms import PageTerms

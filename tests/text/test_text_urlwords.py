@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opilio.text.url_words import UrlTerms, url_words
+from opilio.text.tokens import UrlTerms, url_words
 from opilio.text.vocabulary import Vocabulary
 
 

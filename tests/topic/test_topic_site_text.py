@@ -13,7 +13,7 @@ from opilio.fetch.decoding import RecordedResponse
 from opilio.testing.conformance import check_learner, lead_to
 from opilio.text.reading import read_page
 from opilio.text.vocabulary import Vocabulary
-from opilio.topic.site_text import COUNTED_PAGES, MIN_SITE_PAGES, SiteText, example_texts, shown_text
+from opilio.topic.page_terms import COUNTED_PAGES, MIN_SITE_PAGES, SiteText, example_texts, shown_text
 
 NOTICE = "Selected from the encyclopedia by volunteers"
 WORDS = Vocabulary()

@@ -20,9 +20,8 @@ from opilio.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from opilio.lab.experiments.revisits import RevisitCase
+    from opilio.lab.experiments.revisits import RevisitCase, RevisitRun
     from opilio.lab.experiments.runs import ExperimentRunner
-    from opilio.lab.reports.revisits import RevisitRun
     from opilio.lab.server.server import LabWebServer
     from opilio.lab.synthetic.plan import WebShape
     from opilio.lab.webs.summary import WebSummary
@@ -102,7 +101,7 @@ def serve(
     from opilio.core.errors import UsageError
     from opilio.core.files import report_write_errors
     from opilio.lab.server.server import LabServerConfig, serve_synthetic_web, serve_web
-    from opilio.lab.synthetic.faults import HostFaults
+    from opilio.lab.synthetic.changing import HostFaults
 
     config = LabServerConfig(port=port, log_file=log)
     all_hosts = HostFaults(name="*", delay_s=delay, error_rate=errors, most_per_s=throttle)
@@ -274,10 +273,9 @@ def revisit(
 
     from opilio.core.errors import UsageError
     from opilio.core.files import make_writable_folder, pluralize, report_write_errors
-    from opilio.lab.experiments.revisits import revisit_cases
+    from opilio.lab.experiments.revisits import draw_revisit_plot, format_revisit_report, revisit_cases
     from opilio.lab.experiments.runs import ExperimentRunner
     from opilio.lab.experiments.study import unique_web_names
-    from opilio.lab.reports.revisits import draw_revisit_plot, format_revisit_report
     from opilio.lab.synthetic.changing import Churn
 
     chosen = policy or list(VARIANTS)
@@ -305,8 +303,7 @@ def revisit(
 def _run_policies(
     name: str, runner: "ExperimentRunner", case: "RevisitCase", policies: list[str]
 ) -> "list[RevisitRun]":
-    from opilio.lab.experiments.revisits import RevisitStudy
-    from opilio.lab.reports.revisits import RevisitRun
+    from opilio.lab.experiments.revisits import RevisitRun, RevisitStudy
 
     with tempfile.TemporaryDirectory() as folder:
         study = RevisitStudy(runner, case, Path(folder))

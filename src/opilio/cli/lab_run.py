@@ -18,8 +18,7 @@ from opilio.engine.workers.pool import available_cpus
 from opilio.lab.benchmark.registration import open_manual_webs
 from opilio.lab.experiments.declarations import load_experiment, select_variants, suite_experiments
 from opilio.lab.experiments.results import RunResult, write_results
-from opilio.lab.experiments.resume import RunCheckpoint
-from opilio.lab.experiments.runs import ExperimentJob
+from opilio.lab.experiments.runs import ExperimentJob, RunCheckpoint
 from opilio.lab.experiments.study import Study, StudyOptions, declared_web, run_errors, run_jobs
 from opilio.lab.reports.papers import draw_classifiers
 from opilio.lab.reports.plots import draw_plots

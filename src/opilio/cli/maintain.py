@@ -33,7 +33,7 @@ def verify(
 
     from opilio.core.errors import UsageError
     from opilio.core.files import pluralize
-    from opilio.manage.repair import RepairReport, check_and_repair
+    from opilio.manage.compact import RepairReport, check_and_repair
     from opilio.manage.verify import MAX_PROBLEMS
     from opilio.manage.verify import verify as find_problems
     from opilio.store.postgres.collection import place_of

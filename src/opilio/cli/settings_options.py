@@ -9,7 +9,7 @@ from opilio.core.errors import ConfigError
 from opilio.core.settings import Tree
 from opilio.core.settings_input import merge_trees, parse_setting, read_settings
 from opilio.core.urls import canonicalize_url, host_of, require_url
-from opilio.seeds.local import read_numbered_seeds
+from opilio.seeds.url_lists import read_numbered_seeds
 
 # A name on this machine or an address: local servers rarely have a certificate.
 _LOCAL_WITHOUT_SCHEME = re.compile(r"(?i)(localhost|\d{1,3}(\.\d{1,3}){3})(:\d+)?([/?#].*)?")

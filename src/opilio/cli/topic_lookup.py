@@ -127,7 +127,7 @@ def seeds(
     from opilio.core.files import pluralize, require_new_file, write_output
     from opilio.engine.reseeding import build_seed_request
     from opilio.engine.wiring.seeding import no_engines_error, no_results_message, with_default_engines
-    from opilio.seeds.local import format_seeds
+    from opilio.seeds.url_lists import format_seeds
     from opilio.topic.setup import resolve_settings
 
     require_new_file("--out", out)

@@ -31,7 +31,7 @@ from opilio.core.records import (
 )
 from opilio.core.scope import ScopeSettings, page_refusal
 from opilio.core.settings import Settings
-from opilio.dedup.fingerprint import digest_body
+from opilio.dedup import digest_body
 from opilio.parse.documents.formats import convert_document
 from opilio.parse.page_state import find_wall, soft_404_phrase
 from opilio.parse.signals import PageSignals
@@ -40,7 +40,7 @@ from opilio.rank.link_scores import pack
 from opilio.store.warc import response_record
 from opilio.text.languages import identify_language, language_code
 from opilio.text.vocabulary import Vocabulary
-from opilio.topic.site_text import SiteText, shown_text
+from opilio.topic.page_terms import SiteText, shown_text
 
 MAX_SHELL_TERMS = 40  # of a page that scripts may fill
 MAX_EXPANSION_TERMS = 200  # stems of a relevant page for the topic table

@@ -18,13 +18,13 @@ from opilio.core.errors import CollectionError
 from opilio.core.events import PagesLost
 from opilio.core.settings import FetchSettings
 from opilio.core.urls import host_of
-from opilio.dedup.detector import StoredDuplicateDetector
+from opilio.dedup import StoredDuplicateDetector
 from opilio.engine.politeness.host_gate import PRIVATE_ADDRESS_REASON
 from opilio.engine.politeness.robots import PRIVATE_ADDRESS
 from opilio.frontier.postgres.frontier import open_frontier
+from opilio.frontier.schema import DONE
 from opilio.frontier.sqlite.claims import ClaimableFrontier
 from opilio.frontier.sqlite.queries import shift_times
-from opilio.frontier.sqlite.schema import DONE
 from opilio.rank.link_scores import unpack
 from opilio.store.collection import Collection, open_readonly
 from opilio.store.maintain.integrity import (

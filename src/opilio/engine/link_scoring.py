@@ -24,10 +24,9 @@ from opilio.core.protocols import (
 from opilio.core.records import Lead, LinkColumns, Outcome
 from opilio.core.registry import LINK_SCORERS, has_plugin, load_plugin
 from opilio.engine.learning import NO_OWNER, Owner
-from opilio.engine.link_memory import CommitteeLearner
+from opilio.engine.link_memory import CommitteeLearner, explain_link
 from opilio.frontier.sqlite.urls import best_urls
 from opilio.learn.committee import Committee, FoundLinks
-from opilio.learn.explain import explain_link
 from opilio.learn.scoring import SourcePage
 from opilio.learn.word_model import unpack_features
 from opilio.rank.committee import CommitteeRanker

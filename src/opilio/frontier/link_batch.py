@@ -19,7 +19,7 @@ from opilio.frontier.policy import (
     merge_link,
     merged_position,
 )
-from opilio.frontier.sqlite.schema import DROPPED, QUEUED, pack_keys
+from opilio.frontier.schema import DROPPED, QUEUED, pack_keys
 
 PendingUpdate = tuple[int, bytes | None]  # links found since the row was written, parents if there are new ones
 NO_UPDATE: PendingUpdate = (0, None)

@@ -21,15 +21,15 @@ from opilio import __version__
 from opilio.core.errors import CollectionError, ConfigError
 from opilio.core.records import Tier
 from opilio.core.registry import build_component, complete_section
-from opilio.dedup.detector import add_signatures
-from opilio.dedup.detector import create_dedup_tables as create_seen
+from opilio.dedup import add_signatures
+from opilio.dedup import create_dedup_tables as create_seen
 from opilio.engine.commands import HOST_RULE_COMMANDS, LASTING_COMMANDS
 from opilio.engine.labels import reapply_labels
 from opilio.engine.wiring.session import table_definitions
 from opilio.engine.wiring.settings import collection_settings
 from opilio.frontier.policy import Order, QueueTime
-from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
-from opilio.manage.repair import repair_derived
+from opilio.frontier.schema import create_frontier_tables as create_frontier
+from opilio.manage.compact import repair_derived
 from opilio.store.collection import (
     CONFIG,
     Collection,

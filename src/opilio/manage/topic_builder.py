@@ -28,9 +28,8 @@ from opilio.text.languages import identify_language, language_code, language_nam
 from opilio.text.reading import PageReader
 from opilio.text.vocabulary import Vocabulary, term_id
 from opilio.topic.evolving import EvolvingTopic, restored_table
-from opilio.topic.page_terms import PageTerms
+from opilio.topic.page_terms import SITE_TEXT_STATE, PageTerms, SiteText
 from opilio.topic.setup import background_idf
-from opilio.topic.site_text import SITE_TEXT_STATE, SiteText
 from opilio.topic.topic import SourceWeights, Topic, build_topic_table, is_valid_text, make_stemmer, make_topic
 from opilio.topic.weights import NoiseFilter, QueryLogSmoothing, QueryLogWeights, TfIdf, WeightTable, stem_query
 from opilio.topic.wordnet import Suggestion, WordNet

@@ -1,6 +1,6 @@
 """Checks the files of a collection: checksums, contents, whether database, records and search index agree.
 
-Reads everything, changes nothing; `manage.repair` repairs.
+Reads everything, changes nothing; `manage.compact` repairs.
 """
 
 import tomllib

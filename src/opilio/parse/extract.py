@@ -17,10 +17,9 @@ from opilio.core.records import FetchResult
 from opilio.core.urls import canonicalize_url
 from opilio.parse.documents.formats import convert_document
 from opilio.parse.encoding import ContentKind, decode_text, detect_kind
-from opilio.parse.head import PageHead, read_head
+from opilio.parse.head import PageHead, PageMetadata, read_head, read_metadata
 from opilio.parse.html import HEAD_ELEMENTS, parse_response_tree
 from opilio.parse.markdown import render_markdown
-from opilio.parse.metadata import PageMetadata, read_metadata
 from opilio.parse.signals import PageSignals, read_signals
 from opilio.parse.text_blocks import HIDDEN_ELEMENTS
 

@@ -19,7 +19,7 @@ from opilio.core.settings import HtmlLibrary
 from opilio.core.urls import canonicalize_url
 from opilio.parse.documents.formats import convert_document
 from opilio.parse.encoding import ContentKind, declared_encoding, decode_text, detect_kind, encode_href, xml_encoding
-from opilio.parse.head import PageHead, read_head, read_header_links
+from opilio.parse.head import JSON_LD_TYPE, PageHead, json_ld_licence, read_head, read_header_links
 from opilio.parse.links import (
     build_head_links,
     build_links,
@@ -29,7 +29,6 @@ from opilio.parse.links import (
     resolve_links,
     tag_paths,
 )
-from opilio.parse.metadata import JSON_LD_TYPE, json_ld_licence
 from opilio.parse.signals import read_signals
 from opilio.parse.text_blocks import HIDDEN_ELEMENTS, clean_text, extract_flow
 
@@ -189,7 +188,7 @@ def parse_tree(
     """The tree of a page that is not plain text, with some repairs of its markup."""
     if kind is ContentKind.MARKDOWN:
         # The converter is imported for the first such page only.
-        from opilio.parse.markdown_page import markdown_to_html
+        from opilio.parse.markdown import markdown_to_html
 
         text, _ = decode_text(body, content_type)
         body, content_type = markdown_to_html(text).encode("utf-8", "replace"), "text/html; charset=utf-8"

@@ -1,9 +1,16 @@
-"""A page as Markdown: headings, lists, tables and code blocks of its main content."""
+"""Markdown in both directions: a page as Markdown, and Markdown that a server sent as HTML.
+
+A page is written with the headings, lists, tables and code blocks of its main content. Markdown from a server becomes
+HTML, so that its links, headings and text are read as on other pages.
+"""
 
 import re
 from contextlib import suppress
+from functools import cache
+from html import escape
 from urllib.parse import urljoin
 
+from markdown_it import MarkdownIt
 from turbohtml import Element, Markdown
 
 _MAX_SPAN = 50
@@ -127,3 +134,24 @@ def _mark_languages(main: Element) -> None:
                 target = block.find("code") or block
                 target.attrs["class"] = f"language-{language}"
                 break
+
+
+# A longer text is cut off: the converter takes about a second for a megabyte.
+MAX_CHARACTERS = 500_000
+_FIRST_HEADING = re.compile(r"^# ([^\n]{1,300})", re.MULTILINE)
+
+
+def markdown_to_html(text: str) -> str:
+    """The page as HTML; its title is the first main heading.
+
+    >>> markdown_to_html("# Wrens\\n\\nSee [owls](/owl).")
+    '<title>Wrens</title><body><h1>Wrens</h1>\\n<p>See <a href="/owl">owls</a>.</p>\\n'
+    """
+    heading = _FIRST_HEADING.search(text)
+    title = f"<title>{escape(heading[1].strip(' #'))}</title>" if heading else ""
+    return f"{title}<body>{_converter().render(text[:MAX_CHARACTERS])}"
+
+
+@cache
+def _converter() -> MarkdownIt:
+    return MarkdownIt("commonmark", {"html": True}).enable("table")

@@ -15,7 +15,7 @@ import msgspec
 from opilio.core.records import FetchResult
 from opilio.core.settings import Purpose
 from opilio.core.urls import canonicalize_url
-from opilio.parse.head import DIRECTIVES_WITH_VALUE, PageHead, link_rels, robots_words
+from opilio.parse.head import DIRECTIVES_WITH_VALUE, LICENCE_METAS, PageHead, link_rels, robots_words
 
 PURPOSES: tuple[str, ...] = get_args(Purpose)
 _NO_AI_WORDS = frozenset(("noai", "noimageai", "noml"))
@@ -34,7 +34,6 @@ _SIGNAL_HEADERS = frozenset(
     (*_ROBOTS_HEADERS, "content-signal", "content-usage", "tdm-reservation", "tdm-policy", "link")
 )
 _SIGNAL_METAS = frozenset(("robots", "tdm-reservation", "tdm-policy"))
-LICENCE_METAS = ("license", "licence", "dcterms.license", "dc.rights", "dcterms.rights", "rights")
 _RSL_TYPE = "application/rsl+xml"
 _LINK = re.compile(r"<([^<>]*)>([^<]*)")
 _MAX_LENGTH = 500

@@ -14,7 +14,7 @@ from opilio.core.caches import evict_oldest
 from opilio.core.page import Link
 from opilio.rank.link_scores import LinkTexts
 from opilio.text.term_arrays import distinct, term_array
-from opilio.text.url_words import UrlTerms
+from opilio.text.tokens import UrlTerms
 from opilio.text.word_vectors import DIMENSIONS, Vectors, WordVectors, to_bytes, unit_vectors
 from opilio.topic.evolving import CompiledTable, EvolvingTopic
 from opilio.topic.page_terms import Idf

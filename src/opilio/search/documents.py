@@ -16,7 +16,7 @@ from isal import isal_zlib
 from opilio.core.clock import DAY_S, parse_http_date, parse_iso_date
 from opilio.core.errors import CollectionError, ParseError
 from opilio.core.page import Page
-from opilio.frontier.sqlite.schema import unpack_keys
+from opilio.frontier.schema import unpack_keys
 from opilio.parse.html import HtmlParser
 from opilio.search.results import FOREVER, IndexDocument
 from opilio.store.collection import Collection

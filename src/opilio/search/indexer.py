@@ -16,12 +16,12 @@ import numpy as np
 import tantivy
 
 from opilio.parse.html import HtmlParser
-from opilio.search.authority import compute_authority
 from opilio.search.clusters import (
     SubtopicCentroid,
     SubtopicClassifier,
     TermDistinctiveness,
     cluster_pages,
+    compute_authority,
     count_stems,
     pack_stems,
     unpack_stems,

@@ -27,7 +27,7 @@ from opilio.text.reading import (
     WindowContext,
 )
 from opilio.text.term_arrays import BackgroundIdf, load_default_idf
-from opilio.text.url_words import UrlTerms
+from opilio.text.tokens import UrlTerms
 from opilio.text.vocabulary import Vocabulary, term_id
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.genre import GenreDetector, GenreWords, default_genres, parse_genres

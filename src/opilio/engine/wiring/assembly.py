@@ -27,7 +27,7 @@ from opilio.core.protocols import (
 )
 from opilio.core.registry import ASSEMBLIES, build_component, load_plugin
 from opilio.core.settings import AgentTeamSettings, Settings
-from opilio.dedup.fingerprint import fingerprint_terms, one_character_words, simhash64
+from opilio.dedup import fingerprint_terms, one_character_words, simhash64
 from opilio.engine.analysis import PageAnalyzer, PageFeatures, SharedParts, with_page_rules
 from opilio.engine.learning import NO_OWNER, LearnerGroup, Owner, restore_state
 from opilio.engine.link_scoring import LinkScorerContext, build_link_scorer, with_boost
@@ -42,10 +42,10 @@ from opilio.store.writer import CollectionWriter
 from opilio.text.languages import language_code
 from opilio.text.reading import PageReader
 from opilio.text.term_arrays import term_array
-from opilio.text.url_words import UrlTerms
+from opilio.text.tokens import UrlTerms
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.evolving import EvolvingTopic
-from opilio.topic.page_terms import CachedIdf, PageTerms
+from opilio.topic.page_terms import SITE_TEXT_STATE, CachedIdf, PageTerms, SiteText
 from opilio.topic.setup import (
     BuildContext,
     background_frequencies,
@@ -54,7 +54,6 @@ from opilio.topic.setup import (
     build_reader,
     build_vocabulary,
 )
-from opilio.topic.site_text import SITE_TEXT_STATE, SiteText
 from opilio.topic.topic import Topic
 from opilio.topic.weights import WeightTable
 

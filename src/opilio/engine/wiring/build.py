@@ -15,7 +15,7 @@ from opilio.core.protocols import DuplicateDetector, Fetcher, Frontier, SeedSour
 from opilio.core.records import Lead, Seed
 from opilio.core.registry import build_component
 from opilio.core.settings import Settings
-from opilio.dedup.detector import StoredDuplicateDetector
+from opilio.dedup import StoredDuplicateDetector
 from opilio.engine.commands import CommandInbox, CommandTargets
 from opilio.engine.commit import BatchCommitter, CommitTargets
 from opilio.engine.in_flight import LeaseSize

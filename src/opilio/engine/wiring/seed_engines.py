@@ -20,13 +20,13 @@ from opilio.core.registry import SEED_ENGINES, complete_options, has_plugin, loa
 from opilio.core.settings import Positive, Tree
 from opilio.core.settings_input import describe_validation_error
 from opilio.core.urls import canonicalize_url
+from opilio.seeds import url_lists
 from opilio.seeds.api_client import ApiTransport, EngineClient, Quota, RequestLimits, check_key_reference, read_key
-from opilio.seeds.engines import mediawiki, paged, url_lists
+from opilio.seeds.engines import mediawiki, paged
 from opilio.seeds.engines.paged import EngineAdapter, PagedSource
 from opilio.seeds.engines.searxng import SearxngSource
-from opilio.seeds.engines.url_lists import SitemapSource
-from opilio.seeds.local import FileSource, SearchSource
 from opilio.seeds.queries import plain_query
+from opilio.seeds.url_lists import FileSource, SearchSource, SitemapSource
 
 OptionValue = TypeVar("OptionValue", str, tuple[str, ...])
 MAX_RESULTS_PER_PAGE = 100  # hits that our own search gives at once

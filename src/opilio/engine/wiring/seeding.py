@@ -23,11 +23,19 @@ from opilio.engine.wiring.seed_engines import build_source, complete_engine
 from opilio.fetch.api_client import ApiClient
 from opilio.fetch.archive import ArchiveWeb
 from opilio.fetch.http import FetchLimits, NetworkOptions
-from opilio.seeds.cache import CachedSource, DailyCache, DailyQuota
 from opilio.seeds.engines.mediawiki import MEDIAWIKI_URL
-from opilio.seeds.finder import FoundSeeds, SeedRequest, find_irrelevant_seeds, find_seeds, join_found
-from opilio.seeds.local import FailingSource
+from opilio.seeds.finder import (
+    CachedSource,
+    DailyCache,
+    DailyQuota,
+    FoundSeeds,
+    SeedRequest,
+    find_irrelevant_seeds,
+    find_seeds,
+    join_found,
+)
 from opilio.seeds.queries import count_query_words, off_topic_queries
+from opilio.seeds.url_lists import FailingSource
 from opilio.text.languages import is_known_language, language_code
 
 MAX_API_RESPONSE_BYTES = 50 << 20  # a sitemap may have 50 MB

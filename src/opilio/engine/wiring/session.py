@@ -21,8 +21,8 @@ from opilio.core.protocols import Database
 from opilio.core.records import url_key
 from opilio.core.scope import UrlScope
 from opilio.core.settings import Settings, Tree
-from opilio.dedup.detector import DEDUP_TABLES
-from opilio.dedup.detector import create_dedup_tables as create_seen
+from opilio.dedup import DEDUP_TABLES
+from opilio.dedup import create_dedup_tables as create_seen
 from opilio.engine.integrity import IntegrityMonitor, adjust_for_clock_change, recover, retry_unreachable
 from opilio.engine.loop import Engine
 from opilio.engine.politeness.traps import build_url_filter
@@ -48,9 +48,9 @@ from opilio.engine.wiring.seeding import open_seed_sources
 from opilio.engine.wiring.settings import CheckedSettings, canonicalize_seeds, check_settings, resumed_settings
 from opilio.engine.wiring.start import Notify, load_topic_and_states, train_before_crawl
 from opilio.engine.workers.pool import available_cpus
-from opilio.frontier.postgres.schema import create_postgres_frontier
+from opilio.frontier.schema import create_frontier_tables as create_frontier
+from opilio.frontier.schema import create_postgres_frontier
 from opilio.frontier.sqlite.claims import ClaimableFrontier
-from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
 from opilio.seeds.finder import FoundSeeds
 from opilio.store.card import delete_new_collection
 from opilio.store.collection import Collection, CreateTables, is_linked, load_settings

@@ -29,8 +29,8 @@ from opilio.text.languages import guess_language
 from opilio.text.vocabulary import Vocabulary, term_id
 from opilio.topic.evolving import EvolvingTopic, QueryLogReader
 from opilio.topic.expansion import ExpansionStart, QueryLogExpansion
+from opilio.topic.page_terms import example_texts
 from opilio.topic.setup import background_idf, build_genres, build_vocabulary, check_language
-from opilio.topic.site_text import example_texts
 from opilio.topic.topic import SourceWeights, Topic, build_topic_table, make_stemmer, make_topic
 from opilio.topic.weights import TfDf, TfIdf, WeightScheme, stem_query
 

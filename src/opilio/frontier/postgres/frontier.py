@@ -18,12 +18,20 @@ from opilio.frontier.link_batch import CachedUrl
 from opilio.frontier.patience import MAX_PATIENCE_S, Patience
 from opilio.frontier.policy import EXPIRED, FRONTIER_FULL, FrontierPolicy, QueueTime, finite_or_zero, reposition
 from opilio.frontier.postgres.queue import FrontierRows, PostgresAdder, PostgresQueue
-from opilio.frontier.postgres.schema import rebuild_postgres_counters
 from opilio.frontier.postgres.tables import Grant, LockedHost, UrlChange
+from opilio.frontier.schema import (
+    DONE,
+    DROPPED,
+    FAILED,
+    FINAL_STATE_CODES,
+    QUEUED,
+    WAITING,
+    rebuild_postgres_counters,
+    unpack_keys,
+)
 from opilio.frontier.sqlite.frontier import SqliteFrontier
 from opilio.frontier.sqlite.hosts import MIN_PARK_S
 from opilio.frontier.sqlite.queries import rebuild_sqlite_counters
-from opilio.frontier.sqlite.schema import DONE, DROPPED, FAILED, FINAL_STATE_CODES, QUEUED, WAITING, unpack_keys
 from opilio.frontier.sqlite.urls import UrlTable
 
 _Completed = tuple[HostLease, Sequence[UrlResult], float]  # a lease, its results, when the host wakes

@@ -14,7 +14,7 @@ from opilio.core.records import Lead
 from opilio.frontier.link_batch import CachedUrl, LinkBatch
 from opilio.frontier.policy import AGGREGATING_POLICIES, MAX_PARENTS, FrontierPolicy, QueuePosition
 from opilio.frontier.postgres.tables import MAX_DUE_ROWS, FrontierCounts, HostRows, LockedHost, UrlRows
-from opilio.frontier.sqlite.schema import unpack_keys
+from opilio.frontier.schema import unpack_keys
 from opilio.frontier.sqlite.urls import LEAD_COLUMNS, QueueReader, row_to_lead
 
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from opilio.core.protocols import Database
 from opilio.core.records import Tier
 from opilio.frontier.link_batch import CachedUrl
+from opilio.frontier.schema import pack_keys, unpack_keys
 from opilio.frontier.sqlite.hosts import MIN_PARK_S
-from opilio.frontier.sqlite.schema import pack_keys, unpack_keys
 from opilio.frontier.sqlite.urls import row_to_cached
 
 # Rows that one call of `lease` wakes or repositions; the next call continues.

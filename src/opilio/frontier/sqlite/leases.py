@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from opilio.core.protocols import Database
-from opilio.frontier.sqlite.schema import pack_keys, unpack_keys
+from opilio.frontier.schema import pack_keys, unpack_keys
 
 
 class HeldLease(NamedTuple):

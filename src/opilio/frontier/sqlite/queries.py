@@ -10,7 +10,7 @@ from fnmatch import translate
 from typing import NamedTuple
 
 from opilio.core.protocols import Database
-from opilio.frontier.sqlite.schema import DONE, DROPPED, FAILED, WAITING
+from opilio.frontier.schema import DONE, DROPPED, FAILED, WAITING
 
 _REBUILD_COUNTERS = (
     """UPDATE frontier_count SET generation = generation + 1, leased = 0,

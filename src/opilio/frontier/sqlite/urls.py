@@ -14,7 +14,7 @@ from opilio.core.protocols import Database, FrontierEntry
 from opilio.core.records import Lead, UrlState
 from opilio.frontier.link_batch import CachedUrl
 from opilio.frontier.policy import QueuePosition
-from opilio.frontier.sqlite.schema import STATE_BY_CODE, unpack_keys
+from opilio.frontier.schema import STATE_BY_CODE, unpack_keys
 
 _CACHE_COLUMNS = (
     "u.host_id, u.key, u.state, u.seq, u.priority, u.score, u.depth, u.tunnel, u.parent, u.parents, u.timer, u.tier"

@@ -34,7 +34,7 @@ from opilio.lab.reports.tables import (
     measure_interval,
     paired_comparisons,
 )
-from opilio.lab.webs.cache import default_cache_folder
+from opilio.lab.webs.resources import default_cache_folder
 from opilio.lab.webs.web import LabProblem
 from opilio.store.warc import response_record
 

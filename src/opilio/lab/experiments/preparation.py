@@ -27,10 +27,10 @@ from opilio.core.urls import canonicalize_url, host_of
 from opilio.lab.experiments.declarations import Variant
 from opilio.lab.experiments.replay import OfflineWeb, lab_settings
 from opilio.lab.experiments.search_engine import OfflineSearchEngine
-from opilio.lab.synthetic.faults import hash_fraction
-from opilio.lab.webs.cache import default_cache_folder, save_bytes
+from opilio.lab.synthetic.changing import hash_fraction
 from opilio.lab.webs.pages import WebLinks
 from opilio.lab.webs.readings import reading_version
+from opilio.lab.webs.resources import default_cache_folder, save_bytes
 from opilio.lab.webs.topics import TopicBrief
 from opilio.manage.topic_builder import build_table_from_pages
 from opilio.methods.attributes.evaluation import LearnerComparison, compare_learners

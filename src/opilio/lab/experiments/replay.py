@@ -20,7 +20,7 @@ from opilio.core.protocols import Frontier, Judge, SeedSource
 from opilio.core.records import Failure, FetchResult, Verdict
 from opilio.core.settings import Settings, Tree
 from opilio.core.settings_input import merge_trees
-from opilio.dedup.detector import create_dedup_tables as create_seen
+from opilio.dedup import create_dedup_tables as create_seen
 from opilio.engine.politeness.traps import UrlFilter, build_url_filter
 from opilio.engine.wiring.assembly import SINGLE_CRAWLER, AnalysisOptions, assembly_kind, open_analysis
 from opilio.engine.wiring.build import Environment, build_engine, build_frontier, build_frontier_policy, seed_leads
@@ -30,8 +30,8 @@ from opilio.engine.wiring.topic import build_topic
 from opilio.fetch.decoding import RecordedResponse
 from opilio.fetch.http import parse_retry_after, redirect_target
 from opilio.frontier.memory import MemoryFrontier
-from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
-from opilio.lab.synthetic.faults import (
+from opilio.frontier.schema import create_frontier_tables as create_frontier
+from opilio.lab.synthetic.changing import (
     SERVICE_UNAVAILABLE,
     TOO_MANY_REQUESTS,
     FaultInjector,

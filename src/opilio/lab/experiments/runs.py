@@ -1,17 +1,20 @@
 """One run of an experiment: a variant crawls a web for a topic from a seed set, then the labels score it.
 
-The crawl gets brief and seeds; the labels are read after it has ended. A run depends on nothing but its job: the
-process and the order of jobs change only its times.
+The crawl gets brief and seeds; the labels are read after it has ended. A run depends on nothing but its job. Finished
+runs are stored until their experiment is finished, so that an interrupted one can resume. The name of a stored run is a
+digest of all it depends on (program, libraries, web, labels, job, files).
 """
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 
 from opilio.core.settings_input import merge_trees
@@ -35,6 +38,7 @@ from opilio.lab.peers.adapter import crawl_by_peer
 from opilio.lab.server.http import LoggedFetch
 from opilio.lab.webs.labels import GroundTruthLabels, load_labels
 from opilio.lab.webs.pages import ParsedPages
+from opilio.lab.webs.resources import default_cache_folder, file_digest, load_cached, program_digest, prune, save_cached
 from opilio.lab.webs.topics import LabTopic, SeedSet, drawn_seed_count, load_topics
 from opilio.lab.webs.web import LabProblem, WarcWeb
 
@@ -251,3 +255,64 @@ def _summarize_errors(errors: Sequence[str]) -> str:
 
 def _fetched_page_mask(fetches: Sequence[ReplayedFetch]) -> NDArray[np.bool_]:
     return np.array([f.judge_score >= 0 for f in fetches], dtype=bool)
+
+
+_MAX_CACHED_VERSIONS = 3  # versions of the program whose runs are kept
+_SIDE_FILES = ("labels.tsv", "topics.toml", "hosts.toml")
+
+
+class RunCheckpoint:
+    """The finished runs of some jobs. A run with an error is not stored: the next try may succeed."""
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        self._files = files  # one per job
+
+    @classmethod
+    def for_jobs(cls, jobs: Sequence[ExperimentJob], cache: Path | None = None) -> "RunCheckpoint":
+        """The runs that this version of the program made from the current webs and files."""
+        cache = cache or default_cache_folder()
+        folder = cache / f"runs-{program_digest()}"
+        prune(folder, "runs-*", _MAX_CACHED_VERSIONS)
+        webs = {name: _web_digest(Path(name), cache) for name in {job.folder for job in jobs}}
+        return cls([folder / _cache_key(job, webs[job.folder]) for job in jobs])
+
+    def load(self) -> dict[int, RunResult]:
+        """The finished runs by job index."""
+        found = ((place, load_cached(path, RunResult)) for place, path in enumerate(self._files))
+        return {place: run for place, run in found if run is not None}
+
+    def save(self, place: int, run: RunResult) -> None:
+        """Store a run atomically: the command may be killed at any time."""
+        if not run.error:
+            save_cached(self._files[place], run)
+
+    def clear(self) -> None:
+        """Delete the runs after the results are written: a new start of the experiment runs everything again."""
+        for path in self._files:
+            with suppress(OSError):
+                path.unlink()
+
+
+def _cache_key(job: ExperimentJob, web: bytes) -> str:
+    digest = xxhash.xxh3_128(web)
+    # The location of a web does not matter.
+    digest.update(msgspec.msgpack.encode(msgspec.structs.replace(job, folder="")))
+    for name in _strings([job.variant.set, job.overrides]):
+        digest.update(file_digest(Path(name)))
+    return digest.hexdigest()
+
+
+def _web_digest(folder: Path, cache: Path) -> bytes:
+    """A digest of all that a run reads of a web."""
+    return WarcWeb.open(folder, cache).digest.encode() + b"".join(file_digest(folder / name) for name in _SIDE_FILES)
+
+
+def _strings(value: object) -> Iterator[str]:
+    """All strings in a tree of options: some are names of files."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from _strings(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _strings(part)

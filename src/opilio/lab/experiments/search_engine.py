@@ -22,7 +22,7 @@ from opilio.core.records import EngineAnswer, EngineHit, FetchResult
 from opilio.core.settings import Settings
 from opilio.core.urls import host_of
 from opilio.lab.experiments.replay import OfflineWeb, lab_settings
-from opilio.lab.synthetic.faults import hash_fraction
+from opilio.lab.synthetic.changing import hash_fraction
 from opilio.lab.webs.pages import CachedParser
 from opilio.lab.webs.topics import TopicBrief
 from opilio.parse.html import HtmlParser

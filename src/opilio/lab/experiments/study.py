@@ -15,7 +15,6 @@ from opilio.engine.wiring.topic import build_topic, initial_topic_state
 from opilio.engine.workers.pool import available_cpus
 from opilio.lab.benchmark.registration import registration_digest
 from opilio.lab.experiments.declarations import BOUND_STRATEGIES, PEER_PREFIX, Experiment, Variant
-from opilio.lab.experiments.processes import map_unordered
 from opilio.lab.experiments.replay import lab_settings
 from opilio.lab.experiments.results import RunResult
 from opilio.lab.experiments.runs import ExperimentJob, ExperimentRunner
@@ -23,6 +22,7 @@ from opilio.lab.experiments.search_engine import search_result_count
 from opilio.lab.peers.adapter import check_peer
 from opilio.lab.synthetic.plan import WebShape
 from opilio.lab.synthetic.web import open_synthetic_web
+from opilio.lab.webs.resources import map_unordered
 from opilio.lab.webs.topics import LabTopic, SeedSet, TopicBrief, drawn_seed_count, select_topics
 from opilio.lab.webs.web import LabProblem
 from opilio.methods.attributes.evaluation import LearnerComparison

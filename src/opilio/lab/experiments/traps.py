@@ -20,16 +20,16 @@ import msgspec
 from opilio.core.clock import VirtualClock
 from opilio.core.events import BatchCommitted, Event
 from opilio.core.settings import Settings
-from opilio.dedup.detector import create_dedup_tables
+from opilio.dedup import create_dedup_tables
 from opilio.engine.politeness.traps import build_url_filter
 from opilio.engine.wiring.assembly import open_analysis
 from opilio.engine.wiring.build import Environment, build_engine, build_frontier, seed_leads
 from opilio.engine.wiring.start import initial_states
 from opilio.engine.wiring.topic import build_topic
 from opilio.fetch.decoding import RecordedResponse
-from opilio.frontier.sqlite.schema import create_frontier_tables
+from opilio.frontier.schema import create_frontier_tables
 from opilio.lab.experiments.replay import ReplayFetcher, lab_settings
-from opilio.lab.synthetic.faults import hash_fraction
+from opilio.lab.synthetic.changing import hash_fraction
 from opilio.lab.synthetic.plan import WebShape
 from opilio.lab.synthetic.prose import ProseGenerator, Subject, load_word_lists, proper_name
 from opilio.lab.synthetic.web import SyntheticWeb

@@ -24,8 +24,8 @@ from opilio.fetch.decoding import RecordedResponse
 from opilio.lab.experiments.replay import CrawlTrace, ReplayedFetch
 from opilio.lab.server.http import LoggedFetch, fetch_attempts
 from opilio.lab.server.server import LabWebServer
-from opilio.lab.synthetic.faults import Faults
-from opilio.lab.webs.cache import default_cache_folder
+from opilio.lab.synthetic.changing import Faults
+from opilio.lab.webs.resources import default_cache_folder
 from opilio.lab.webs.topics import TopicBrief
 from opilio.lab.webs.web import ResponseSource
 

@@ -26,7 +26,14 @@ from opilio.lab.server.http import (
     format_response,
     parse_request,
 )
-from opilio.lab.synthetic.faults import TOO_MANY_REQUESTS, FaultInjector, Faults, HostFaults, load_faults, merge_faults
+from opilio.lab.synthetic.changing import (
+    TOO_MANY_REQUESTS,
+    FaultInjector,
+    Faults,
+    HostFaults,
+    load_faults,
+    merge_faults,
+)
 from opilio.lab.synthetic.plan import WebShape
 from opilio.lab.synthetic.web import SyntheticWeb
 from opilio.lab.webs.web import ResponseSource, WarcWeb

@@ -18,13 +18,13 @@ import xxhash
 from opilio.core.records import FetchResult
 from opilio.core.urls import canonicalize_url
 from opilio.fetch.decoding import RecordedResponse
-from opilio.lab.synthetic.faults import HostFaults
+from opilio.lab.synthetic.changing import HostFaults
 from opilio.lab.synthetic.html import HtmlWriter, trap_links
 from opilio.lab.synthetic.plan import ARTICLE, MIRROR, REDIRECT, SITE_COPY, TUNNEL, WebPlan, WebShape
 from opilio.lab.synthetic.planning import make_plan
 from opilio.lab.synthetic.prose import GENRES
-from opilio.lab.webs.cache import default_cache_folder
 from opilio.lab.webs.pages import WebLinkGraph
+from opilio.lab.webs.resources import default_cache_folder
 from opilio.store.warc import info_record, response_record
 
 _RECORDED_AT = 1_700_000_000.0  # a fixed moment: the same shape gives the same file

@@ -27,8 +27,15 @@ from opilio.core.protocols import Parser
 from opilio.core.records import FetchResult
 from opilio.fetch.decoding import RecordedResponse
 from opilio.fetch.http import redirect_target
-from opilio.lab.experiments.processes import map_ordered
-from opilio.lab.webs.cache import default_cache_folder, is_complete, load_cached, prune, save_cached, write_atomically
+from opilio.lab.webs.resources import (
+    default_cache_folder,
+    is_complete,
+    load_cached,
+    map_ordered,
+    prune,
+    save_cached,
+    write_atomically,
+)
 from opilio.lab.webs.web import WarcWeb
 from opilio.parse.html import HtmlParser
 

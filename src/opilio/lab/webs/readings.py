@@ -18,9 +18,8 @@ import xxhash
 from opilio.core.page import Page, Reading
 from opilio.core.settings import Settings
 from opilio.engine.wiring.assembly import build_page_reader
-from opilio.lab.experiments.processes import map_ordered
-from opilio.lab.webs.cache import is_complete, load_cached, prune, save_cached, write_atomically
 from opilio.lab.webs.pages import ParsedPages
+from opilio.lab.webs.resources import is_complete, load_cached, map_ordered, prune, save_cached, write_atomically
 from opilio.lab.webs.web import WarcWeb
 from opilio.text.term_arrays import TermList, term_array
 from opilio.text.vocabulary import Vocabulary
@@ -98,7 +97,7 @@ def reading_version(settings: Settings) -> str:
     digest = xxhash.xxh3_64(msgspec.msgpack.encode((options, version("PyStemmer"), version("numpy"))))
     root = files("opilio")
     text_files = [f for f in root.joinpath("text").iterdir() if f.name.endswith(".py")]
-    more = [root / "dedup" / "fingerprint.py", root / "engine" / "wiring" / "build.py", root / "topic" / "setup.py"]
+    more = [root / "dedup.py", root / "engine" / "wiring" / "assembly.py", root / "topic" / "setup.py"]
     for file in [*sorted(text_files, key=lambda f: f.name), *more]:
         digest.update(file.read_bytes())
     return digest.hexdigest()

@@ -21,7 +21,7 @@ from opilio.core.errors import OfflineWebError
 from opilio.core.urls import canonicalize_url, host_of
 from opilio.core.warc import ScannedWarcRecord, scan_records
 from opilio.fetch.decoding import RecordedResponse, read_response
-from opilio.lab.webs.cache import default_cache_folder, load_cached, save_cached
+from opilio.lab.webs.resources import default_cache_folder, load_cached, save_cached
 
 _UNCOMPRESSED_MESSAGE = "not compressed, so it is not read; compress it with 'warcio recompress'"
 _INDEX_FORMAT_VERSION = 2  # increase it when the meaning of the index file changes

@@ -21,10 +21,9 @@ from opilio.core.records import Lead, Outcome, Verdict
 from opilio.core.settings import Count, Positive, Settings
 from opilio.methods.attributes.features import TABLE_SIZE, LinkRows, TermFunctions
 from opilio.methods.attributes.features import pack_evidence as packed_evidence
-from opilio.methods.attributes.infospiders import WORDS as INFOSPIDERS_WORDS
-from opilio.methods.attributes.infospiders import InfoSpidersRanker
 from opilio.methods.attributes.learner import OnlineTrainer, RowLearner, require_sklearn
-from opilio.methods.attributes.models import make_learner
+from opilio.methods.attributes.models import WORDS as INFOSPIDERS_WORDS
+from opilio.methods.attributes.models import InfoSpidersRanker, make_learner
 from opilio.methods.attributes.rows import ATTRIBUTES, MAX_TRAINING_ROWS, Rows, stack_rows
 from opilio.methods.attributes.training import load_learner, read_models
 from opilio.rank.committee import CommitteeMember, MemberKind

@@ -38,7 +38,7 @@ from opilio.store.collection import Collection, open_readonly
 from opilio.store.pages import RecordedPage, first_pages
 from opilio.store.warc import read_record
 from opilio.text.reading import PageReader
-from opilio.text.url_words import UrlTerms
+from opilio.text.tokens import UrlTerms
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.evolving import Terms, compile_table
 from opilio.topic.page_terms import PageTerms

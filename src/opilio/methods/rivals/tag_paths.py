@@ -21,7 +21,7 @@ from opilio.core.protocols import RANK_STATE, BaseLearner, LinkScorer
 from opilio.core.records import Lead, Outcome, Verdict
 from opilio.core.settings import Amount, Share
 from opilio.engine.link_scoring import LinkScorerContext
-from opilio.methods.rivals.grouped_queue import GroupLinkScorer
+from opilio.methods.rivals.parts import GroupLinkScorer
 from opilio.rank.link_scores import LinkScores, refused_links
 from opilio.topic.setup import BuildContext
 

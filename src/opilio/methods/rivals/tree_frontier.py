@@ -18,10 +18,9 @@ from opilio.core.protocols import RANK_STATE, BaseLearner, LinkScorer
 from opilio.core.records import Lead, Outcome, Verdict
 from opilio.core.settings import Count, Share
 from opilio.engine.link_scoring import LinkScorerContext
-from opilio.methods.rivals.grouped_queue import MAX_GROUPED_LINKS, GroupLinkScorer
-from opilio.methods.rivals.q_network import DoubleQLearner, QState, Rows
+from opilio.methods.rivals.parts import MAX_GROUPED_LINKS, DoubleQLearner, GroupLinkScorer, QState, Rows
 from opilio.rank.link_scores import LinkScores, LinkTexts, refused_links
-from opilio.text.url_words import UrlTerms
+from opilio.text.tokens import UrlTerms
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.setup import BuildContext
 

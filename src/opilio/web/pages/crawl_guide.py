@@ -16,7 +16,7 @@ from opilio.core.urls import host_of
 from opilio.engine.wiring.seeding import with_found_seeds
 from opilio.store.collection import Collection
 from opilio.store.pages import JudgedPage, first_pages, judged_page
-from opilio.text.url_words import url_words
+from opilio.text.tokens import url_words
 from opilio.topic.setup import background_frequencies, background_idf, build_vocabulary
 from opilio.topic.topic import build_topic_table, make_topic
 from opilio.web.context import NOTE_PARAM, AppContext, PageRequest, PageRoute, Param

@@ -1,1 +1,0 @@
-"""The content-seen test: exact and near duplicates."""
