@@ -3,16 +3,16 @@
 `VirtualTimeLoop` is an asyncio event loop that never waits: when nothing is ready, its time jumps to the next timer.
 The engine runs on it as on a machine, with the same code, in no time and always in the same order. `SimulatedPool` is
 the engine's worker pool with workers that are tasks of the same loop: they start late, answer late and in pieces, and
-die at any moment.
+die by themselves or are killed at any step of the loop.
 """
 
 import asyncio
 import random
-import selectors
 import signal
 import struct
 from collections import Counter, deque
 from collections.abc import Callable
+from heapq import heappop
 from typing import Any, cast
 
 import msgspec
@@ -25,7 +25,7 @@ from opilio.engine.workers.process import REPLY_HEADER, AnalysisJob, AnalysisRep
 _MESSAGE_HEADER = struct.Struct("!II")
 _decode = msgspec.msgpack.Decoder(AnalysisJob | StateUpdate).decode
 _encode = msgspec.msgpack.Encoder().encode
-MAX_ROUNDS = 300_000  # of the loop, in one life of a process
+MAX_ROUNDS = 20_000  # of the loop, between two events of the network
 EXIT_CODES = (-signal.SIGKILL, -signal.SIGSEGV, -signal.SIGPROF, 70)
 
 
@@ -33,33 +33,48 @@ class NoEndError(Exception):
     """The crawl waits for nothing, or never ends."""
 
 
-class _InstantSelector(selectors.SelectSelector):
-    """Instead of waiting it moves the loop's time."""
+class VirtualTimeLoop(asyncio.BaseEventLoop):
+    """An event loop on virtual time. Everything that runs on it is a sequence of steps: a step is one callback, that is
+    the code of one task from one `await` at which it waited to the next. `on_step` is called before every step.
+    """
 
-    loop: "VirtualTimeLoop"
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        self.loop.rounds += 1
-        if timeout is None:
-            raise NoEndError("every task waits for another one")
-        if self.loop.rounds > MAX_ROUNDS:
-            raise NoEndError(f"the crawl has not ended after {MAX_ROUNDS} rounds of its loop")
-        self.loop.elapsed_s += max(0.0, timeout)
-        return []
-
-
-class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """An event loop on virtual time."""
+    # Of asyncio's loop: what is to be run now, and a heap of what is to be run later.
+    _ready: "deque[asyncio.Handle]"
+    _scheduled: list[asyncio.TimerHandle]
 
     def __init__(self) -> None:
-        selector = _InstantSelector()
-        selector.loop = self
+        super().__init__()
         self.elapsed_s = 0.0
         self.rounds = 0
-        super().__init__(selector)
+        self.on_step: Callable[[], None] | None = None
 
     def time(self) -> float:
         return self.elapsed_s
+
+    def _run_once(self) -> None:
+        """One round, as asyncio's, except that it moves the time instead of waiting."""
+        ready, scheduled = self._ready, self._scheduled
+        self.rounds += 1
+        if self.rounds > MAX_ROUNDS:
+            raise NoEndError(f"nothing was requested or analyzed in {MAX_ROUNDS} rounds of the loop")
+        while scheduled and scheduled[0].cancelled():
+            heappop(scheduled)
+        if not ready:
+            if not scheduled:
+                raise NoEndError("every task waits for another one")
+            self.elapsed_s = max(self.elapsed_s, scheduled[0].when())
+        while scheduled and scheduled[0].when() <= self.elapsed_s:
+            ready.append(heappop(scheduled))
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            # A step may cancel those that follow it.
+            if self.on_step is not None and not handle.cancelled():
+                self.on_step()
+            if not handle.cancelled():
+                handle._run()
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Cancelled timers are left out when their time comes."""
 
 
 class LoopClock:
@@ -161,6 +176,13 @@ class SimulatedProcess:
             self.exitcode = -signal.SIGKILL
         self._task.cancel()
 
+    def kill_from_outside(self) -> None:
+        """End wherever it is; the page that it analyzed, or was to analyze next, counts as one on which it died."""
+        if self.connection is not None and self.connection.waiting:
+            self._pool.deaths[self.connection.waiting[0].job.lead.url] += 1
+        self._task.cancel()
+        self.die(-signal.SIGKILL)
+
     def join(self, timeout: float | None = None) -> None:
         """Takes no time."""
 
@@ -232,6 +254,12 @@ class SimulatedPool(WorkerPool):
     def waiting_pages(self) -> int:
         """The pages that are in memory to be analyzed."""
         return len(self._backlog) + sum(len(worker.waiting) for worker in self._workers)
+
+    def kill_worker(self) -> None:
+        """Kill one of the workers, if there is one."""
+        processes = cast(list[SimulatedProcess], [process for process in self.processes if process.is_alive()])
+        if processes:
+            self.rng.choice(processes).kill_from_outside()
 
     def leftovers(self) -> list[str]:
         """What is still in the pool although no page is analyzed."""

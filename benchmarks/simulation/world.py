@@ -1,7 +1,8 @@
 """One simulated crawl: a web, settings and disturbances that one seed decides, and the life of every process.
 
 The crawl is started, disturbed at a step that the seed names, and resumed from what is left on the disk, until nothing
-is left to fetch. A step is a change of a file, a request, an answer, or an analysis.
+is left to fetch. A step is a change of a file, an event of the network (a request, an answer, an analysis), or any step
+of the event loop: the code between two awaits of any task.
 """
 
 import asyncio
@@ -35,6 +36,7 @@ MAX_LIVES = 60
 PAGE_BYTES = 4096
 FAULTS = ("kill", "kill", "kill", "power", "power", "lie", "full", "stop", "suspend")
 POWER_FAULTS = ("power", "lie")
+LAST_STEPS = {"disk": 350, "network": 30, "loop": 120}  # of the steps that a fault may hit, by their kind
 
 
 @dataclass(slots=True)
@@ -42,7 +44,7 @@ class Fault:
     """What happens to a process, and at which step."""
 
     kind: str = ""
-    on: str = ""  # disk, or network
+    on: str = ""  # disk, network or loop
     at: int = 0
 
 
@@ -58,7 +60,7 @@ class Life:
     session: CrawlSession | None = None
     pool: SimulatedPool | None = None
     task: "asyncio.Task[str] | None" = None
-    steps: dict[str, int] = field(default_factory=lambda: {"disk": 0, "network": 0})
+    steps: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LAST_STEPS, 0))
     full_until: int = 0
 
     @property
@@ -152,14 +154,18 @@ class World:
 
     def _choose_fault(self) -> Fault:
         rng = self._rng
-        on = rng.choice(("disk", "network"))
-        return Fault(rng.choice(FAULTS), on, rng.randint(1, 350 if on == "disk" else 30))
+        on = rng.choice(("disk", "network", "loop", "loop"))
+        more = ("cancel", "worker", "worker") if self._workers else ("cancel",)
+        kind = rng.choice((*FAULTS, *more) if on == "loop" else FAULTS)
+        return Fault(kind, on, rng.randint(1, LAST_STEPS[on]))
 
     def _live(self, folder: Path, fault: Fault) -> tuple[str, Path]:
         """One process from start to end; returns why it stopped, and the folder that the next one uses."""
         self.lives += 1
         loop = VirtualTimeLoop()
         life = Life(fault, self._rng, loop, LoopClock(loop, self._now))
+        if fault.on == "loop":
+            loop.on_step = partial(self._loop_step, life)
         life.disk = self._hook.disk = Disk(
             folder,
             partial(self._step, life),
@@ -177,7 +183,7 @@ class World:
         except NoEndError as error:
             self._report(str(error))
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - any error is a finding
-            if not life.is_dead:
+            if not life.is_dead and not (fault.kind == "cancel" and isinstance(error, asyncio.CancelledError)):
                 self._report(f"the crawl ended with {type(error).__name__}: {error}")
         finally:
             self._bury(life)
@@ -193,11 +199,16 @@ class World:
     def _bury(self, life: Life) -> None:
         """End what is left of a process, and let time pass until the next one starts."""
         loop = life.loop
+        loop.on_step = None
         tasks = asyncio.all_tasks(loop)
         for task in tasks:
             task.cancel()
+        loop.rounds = 0
         if tasks:
-            loop.run_until_complete(asyncio.wait(tasks))
+            try:
+                loop.run_until_complete(asyncio.wait(tasks))
+            except NoEndError as error:
+                self._report(f"at the end: {error}")
         loop.close()
         self._now = life.clock.now()
         self._network.process_ended(self._now)
@@ -269,27 +280,42 @@ class World:
             self._report_all(checks.commit_problems(life.session.engine, connections, db, life.pool))
 
     def _step(self, life: Life, name: str) -> None:
-        """Count a step; the one that the fault names is disturbed."""
-        on, fault = "disk" if name == "disk" else "network", life.fault
-        life.steps[on] += 1
-        life.loop.rounds = 0
+        """A change of a file, or an event of the network."""
+        on = "disk" if name == "disk" else "network"
+        # A crawl that only writes now and then does not proceed.
+        if on == "network":
+            life.loop.rounds = 0
+        self._count(life, on)
         if life.disk.is_full and life.steps["disk"] >= life.full_until:
             life.disk.is_full = False
-        if fault.on != on or life.steps[on] != fault.at or life.is_dead:
-            return
-        self.faults.append(fault.kind)
-        if fault.kind in ("kill", *POWER_FAULTS):
-            if on == "network" and hasattr(life.session, "engine") and fault.kind == "kill":
-                assert life.session is not None
-                self._learned = checks.learner_states(life.session.engine)
-            life.disk.kill() if fault.kind == "kill" else life.disk.power_off(life.rng)
+
+    def _loop_step(self, life: Life) -> None:
+        self._count(life, "loop")
+
+    def _count(self, life: Life, on: str) -> None:
+        """Count a step; the one that the fault names is disturbed."""
+        life.steps[on] += 1
+        if life.fault.on == on and life.steps[on] == life.fault.at and not life.is_dead:
+            self.faults.append(life.fault.kind)
+            self._disturb(life)
+
+    def _disturb(self, life: Life) -> None:
+        session, kind = life.session, life.fault.kind
+        if kind in ("kill", *POWER_FAULTS):
+            # A process that ends between two steps of its loop has committed what it learned.
+            if life.fault.on != "disk" and session is not None and hasattr(session, "engine") and kind == "kill":
+                self._learned = checks.learner_states(session.engine)
+            life.disk.kill() if kind == "kill" else life.disk.power_off(life.rng)
             if life.task is not None:
                 life.task.cancel()
-        elif fault.kind == "full":
+        elif kind == "cancel" and life.task is not None:
+            life.task.cancel()
+        elif kind == "worker" and life.pool is not None:
+            life.pool.kill_worker()
+        elif kind == "full":
             life.disk.is_full = True
             life.full_until = life.steps["disk"] + life.rng.choice((2, 30, 1_000_000))
-        elif fault.kind == "suspend":
+        elif kind == "suspend":
             life.loop.elapsed_s += life.rng.choice((100.0, 4000.0))
-        elif fault.kind == "stop" and hasattr(life.session, "engine"):
-            assert life.session is not None
-            life.session.engine.stop()
+        elif kind == "stop" and session is not None and hasattr(session, "engine"):
+            session.engine.stop()
