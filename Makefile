@@ -55,7 +55,7 @@ $(VENV)/.installed-test: $(STATED) | $(BIN)/python
 
 # The demo needs no optional feature: numeric and plotting libraries are most of what there is to download.
 demo: $(VENV)/.installed-demo
-	@$(BIN)/opilio demo
+	@$(BIN)/opilio lab demo
 
 quick: install-test
 	$(PYTEST) --hypothesis-profile quick -m "$(QUICK)"

@@ -118,7 +118,7 @@ COMMANDS = {
     ),
     "shape without value": (["lab", "make", "web", "--shape", "pages"], 2, "--shape pages: must look like pages=500"),
     "name too long": (["status", LONG], 1, "can't be used: File name too long"),
-    "file too long": (["demo", "--into", LONG], 1, "can't be used: File name too long"),
+    "file too long": (["lab", "demo", "--into", LONG], 1, "can't be used: File name too long"),
     "web too long": (["lab", "serve", LONG], 1, "can't be used: File name too long"),
     "port that can't be": (["lab", "serve", "--port", "99999"], 2, "'--port'"),
     "unknown option": (["crawl", "--sed", SEED], 2, "--sed"),

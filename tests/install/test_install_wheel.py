@@ -37,7 +37,7 @@ def test_installed_command_prints_its_version(environment: Path, tmp_path: Path)
 
 
 def test_installed_demo_crawls_and_reports_without_optional_features(environment: Path, tmp_path: Path) -> None:
-    shown = run(environment / "bin/opilio", "demo", "--pages", "100", cwd=tmp_path)
+    shown = run(environment / "bin/opilio", "lab", "demo", "--pages", "100", cwd=tmp_path)
     assert re.search(r"│\s+100 │", shown)
     assert (tmp_path / "demo").is_dir()
 

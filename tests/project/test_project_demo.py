@@ -1,4 +1,4 @@
-"""`opilio demo`, which `make demo` runs: it ends with a table, a collection and what to do next."""
+"""`opilio lab demo`, which `make demo` runs: it ends with a table, a collection and what to do next."""
 
 import re
 import shutil
@@ -21,7 +21,9 @@ OPILIO = (sys.executable, "-c", "from opilio.cli.main import main; main()")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """What a short demo printed, and where."""
     folder = tmp_path_factory.mktemp("demo")
-    done = subprocess.run([*OPILIO, "demo", "--pages", "100"], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*OPILIO, "lab", "demo", "--pages", "100"], cwd=folder, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout, folder / "demo"
 

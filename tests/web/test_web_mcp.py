@@ -111,7 +111,7 @@ async def search_and_read(client: Client) -> None:
 
 
 def stdio(*arguments: object) -> StdioServerParameters:
-    command, *words = [*COMMAND, "serve", *map(str, arguments), "--mcp", "stdio"]
+    command, *words = [*COMMAND, "mcp", *map(str, arguments)]
     return StdioServerParameters(command=command, args=words, env=plain())
 
 
@@ -125,7 +125,7 @@ def test_tools_and_resources_over_stdio(birds: Path) -> None:
 
 @pytest.fixture
 def address(birds: Path) -> Iterator[str]:
-    process = started("serve", birds, "--mcp", "http", "--port", "0", "--token", "secret", "--read-only")
+    process = started("mcp", birds, "--http", "--port", "0", "--token", "secret", "--read-only")
     assert process.stdout is not None
     yield process.stdout.readline().strip()
     process.terminate()
@@ -223,19 +223,10 @@ def test_crawl_is_started_where_it_is_allowed(tmp_path: Path) -> None:
         run(build_mcp_server([], options), use)
 
 
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        (["--mcp", "pipe"], "--mcp pipe: unknown transport; use stdio or http"),
-        (["--mcp", "http", "--host", "0.0.0.0"], "--mcp http listens on loopback only"),
-        (["--mcp", "stdio", "--read-only", "--allow-crawl"], "exclude each other"),
-        (["--allow-crawl"], "--allow-crawl: needs --mcp"),
-    ],
-)
-def test_options_that_do_not_fit_are_refused(birds: Path, options: list[str], problem: str) -> None:
-    done = opilio("serve", birds, *options)
+def test_options_that_do_not_fit_are_refused(birds: Path) -> None:
+    done = opilio("mcp", birds, "--read-only", "--allow-crawl")
     assert done.returncode == 2
-    assert problem in one_line(done)
+    assert "exclude each other" in one_line(done)
 
 
 def test_missing_sdk_is_named(monkeypatch: pytest.MonkeyPatch, birds: Path) -> None:

@@ -62,6 +62,7 @@ TGRAPH = GroupEntry(
 LAB = GroupEntry(
     "Offline webs and experiments: measure strategies, train models.",
     {
+        "demo": CommandEntry("demo:demo", "Crawl a synthetic web on this machine and compare two strategies."),
         "webs": CommandEntry("lab:webs", "Summarize offline webs: pages, hosts, links, labels, topics, seed sets."),
         "make": CommandEntry("lab:make", "Write a synthetic web: pages, labels, topics and host faults."),
         "serve": CommandEntry("lab:serve", "Serve a web over HTTP on loopback, by Host header and as a forward proxy."),
@@ -107,7 +108,8 @@ COMMANDS: Entries = {
             "opilio search signs https://example.org/page --like",
         ),
     ),
-    "serve": CommandEntry("serve:serve", "Start the web interface and the HTTP API, or an MCP server."),
+    "serve": CommandEntry("serve:serve", "Start the web interface and the HTTP API."),
+    "mcp": CommandEntry("serve:mcp", "Serve collections to programs that use language models (MCP)."),
     "status": CommandEntry("collection:status", "Show what a collection holds and how its crawl ended."),
     "why": CommandEntry("collection:why", "Explain why a URL was fetched, skipped or kept."),
     "label": CommandEntry(
@@ -125,7 +127,6 @@ COMMANDS: Entries = {
     "topic": TOPIC,
     "maintain": MAINTAIN,
     "lab": LAB,
-    "demo": CommandEntry("demo:demo", "Crawl a synthetic web on this machine and compare two strategies."),
 }
 
 # Names of earlier versions: still accepted, with a hint on stderr.
@@ -136,7 +137,7 @@ ALIASES: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("agents",): ("maintain", "agents"),
     ("doctor",): ("maintain", "doctor"),
     ("seeds",): ("topic", "seeds"),
-    ("mcp",): ("serve", "--mcp", "stdio"),
+    ("demo",): ("lab", "demo"),
     ("index", "rebuild"): ("maintain", "reindex"),
     ("index", "like"): ("search", "--like"),
     ("index", "subtopics"): ("topic", "subtopics"),

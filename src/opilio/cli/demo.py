@@ -1,4 +1,4 @@
-"""`opilio demo`: crawl a synthetic web over real HTTP on loopback, with the default strategy and breadth-first.
+"""`opilio lab demo`: crawl a synthetic web over real HTTP on loopback, with the default strategy and breadth-first.
 
 It runs the same `crawl` as the user. Which pages are relevant is read from the labels of the web and from the access
 log of its server after both crawls: a crawler's own verdicts don't count. The web is synthetic, so it is the same when

@@ -1,4 +1,4 @@
-"""`opilio serve` (web interface and HTTP API, or MCP server) and `opilio maintain doctor` (checks this machine)."""
+"""`opilio serve` (web interface and HTTP API), `opilio mcp` and `opilio maintain doctor` (checks this machine)."""
 
 import importlib.util
 import platform
@@ -6,16 +6,13 @@ import shutil
 import sqlite3
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from opilio import __version__
 from opilio.cli.options import JsonOption, complete_collections, parse_place, print_json, print_message, print_text
 from opilio.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from opilio.web.app import UiServerConfig
 
 
 def serve(
@@ -41,10 +38,6 @@ def serve(
         Path, typer.Option(metavar="DIR", help="Folder for the collections of crawls started in the browser.")
     ] = Path(),
     read_only: Annotated[bool, typer.Option("--read-only", help="Allow no changes and no new crawls.")] = False,
-    mcp: Annotated[
-        str, typer.Option(metavar="stdio|http", help="Serve the Model Context Protocol instead of the web interface.")
-    ] = "",
-    allow_crawl: Annotated[bool, typer.Option("--allow-crawl", help="With --mcp: let clients start crawls.")] = False,
     allow_local: Annotated[
         bool,
         typer.Option(
@@ -52,10 +45,9 @@ def serve(
         ),
     ] = False,
 ) -> int:
-    """Start the web interface and the HTTP API, or an MCP server.
+    """Start the web interface and the HTTP API.
 
     Search, live crawls, explanations, topic, queue and experiment runs, as pages and as JSON.
-    With --mcp: the same for programs that use language models.
     """
     from opilio.web.app import UiServerConfig
     from opilio.web.app import serve as run_server
@@ -69,28 +61,49 @@ def serve(
         read_only=read_only,
         allow_local=allow_local,
     )
-    if mcp:
-        _serve_mcp(mcp, folders or [], config, allow_crawl)
-    elif allow_crawl:
-        raise UsageError("--allow-crawl: needs --mcp; in the web interface, --read-only forbids new crawls")
-    else:
-        run_server(folders or [], config, _announce)
+    run_server(folders or [], config, _announce)
     return 0
 
 
-def _serve_mcp(transport: str, folders: list[Path], config: "UiServerConfig", allow_crawl: bool) -> None:
+def mcp(
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[DIR]...",
+            help="Collections to serve.",
+            show_default=False,
+            autocompletion=complete_collections,
+            parser=parse_place,
+        ),
+    ] = None,
+    http: Annotated[
+        bool, typer.Option("--http", help="Streamable HTTP on loopback instead of stdin and stdout.")
+    ] = False,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="With --http: port to listen on (0: any free port).")
+    ] = 8751,
+    token: Annotated[str, typer.Option(envvar="OPILIO_TOKEN", help="With --http: token that clients must send.")] = "",
+    home: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the collections of crawls.")] = Path(),
+    read_only: Annotated[bool, typer.Option("--read-only", help="Allow no changes.")] = False,
+    allow_crawl: Annotated[bool, typer.Option("--allow-crawl", help="Let clients start crawls.")] = False,
+) -> int:
+    """Serve collections to programs that use language models (MCP).
+
+    Tools to search, read, explain and label pages; pages as resources. One client on stdin and
+    stdout, or many with --http.
+    """
+    from opilio.web.app import UiServerConfig
     from opilio.web.mcp_server import serve_http, serve_stdio
     from opilio.web.mcp_tools import McpOptions
 
-    if transport not in ("stdio", "http"):
-        raise UsageError(f"--mcp {transport}: unknown transport; use stdio or http")
-    if allow_crawl and config.read_only:
+    if allow_crawl and read_only:
         raise UsageError("--allow-crawl and --read-only exclude each other; use one of them")
-    options = McpOptions(home=config.home, read_only=config.read_only, allow_crawl=allow_crawl)
-    if transport == "stdio":
-        serve_stdio(folders, options)
+    options = McpOptions(home=home, read_only=read_only, allow_crawl=allow_crawl)
+    if http:
+        serve_http(folders or [], options, UiServerConfig(port=port, token=token), _announce)
     else:
-        serve_http(folders, options, config, _announce)
+        serve_stdio(folders or [], options)
+    return 0
 
 
 def _announce(address: str, token: str) -> None:

@@ -10,8 +10,8 @@ from starlette.types import ASGIApp
 
 from opilio import __version__
 from opilio.core.clock import SystemClock
-from opilio.core.errors import MissingExtraError, OpilioError, UsageError
-from opilio.web.app import UiServerConfig, is_loopback, open_listener
+from opilio.core.errors import MissingExtraError, OpilioError
+from opilio.web.app import UiServerConfig, open_listener
 from opilio.web.auth import AccessMiddleware, AccessPolicy, TokenChecker
 from opilio.web.mcp_tools import DEFAULT_CRAWL_PAGES, McpOptions, McpTools
 
@@ -35,12 +35,9 @@ def serve_http(
     folders: Sequence[Path], options: McpOptions, serving: UiServerConfig, announce: Callable[[str, str], None]
 ) -> None:
     """Serve streamable HTTP on loopback until SIGINT or SIGTERM; `announce` gets the URL and the token."""
-    if not is_loopback(serving.host):
-        raise UsageError(f"--host {serving.host}: --mcp http listens on loopback only; use 127.0.0.1")
     app = build_http_app(build_mcp_server(folders, options), AccessPolicy(token=serving.token))
     listener = open_listener(serving)
-    shown = f"[{serving.host}]" if ":" in serving.host else serving.host
-    announce(f"http://{shown}:{listener.getsockname()[1]}{HTTP_PATH}", serving.token)
+    announce(f"http://{serving.host}:{listener.getsockname()[1]}{HTTP_PATH}", serving.token)
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=1, lifespan="on"
     )
@@ -59,7 +56,7 @@ def build_mcp_server(folders: Sequence[Path], options: McpOptions) -> "MCPServer
     try:
         from mcp.server.mcpserver import MCPServer
     except ImportError as error:
-        raise MissingExtraError("--mcp: the MCP SDK is not installed; pip install 'opilio[mcp]'") from error
+        raise MissingExtraError("mcp: the MCP SDK is not installed; pip install 'opilio[mcp]'") from error
 
     tools = McpTools(folders, options)
     server: MCPServer[Any] = MCPServer(

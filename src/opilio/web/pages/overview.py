@@ -34,7 +34,7 @@ from opilio.web.pages.new_crawl import start_command
 from opilio.web.stats import crawl_stats
 from opilio.web.views import PageView
 
-DEMO_COLLECTION = Settings().strategy  # the first of the two collections that `opilio demo` makes
+DEMO_COLLECTION = Settings().strategy  # the first of the two collections that `opilio lab demo` makes
 DEMO_FETCHES = 300
 DEMO_CHECKS, DEMO_CHECK_S = 300, 0.2  # how often and how long to wait for its collection
 HOME_SORTS = {"activity": "last_activity", "pages": "pages", "size": "size_bytes", "name": "name"}
@@ -66,12 +66,14 @@ def _card(context: AppContext, name: str) -> dict[str, Any]:
 
 
 def start_demo(context: AppContext, _request: PageRequest) -> ActionResult:
-    """Run `opilio demo` and serve its first collection. Only for a server without collections."""
+    """Run `opilio lab demo` and serve its first collection. Only for a server without collections."""
     if context.collections.names:
-        raise UsageError("the demo is for a server without collections; run 'opilio demo' on the command line")
+        raise UsageError("the demo is for a server without collections; run 'opilio lab demo' on the command line")
     into = context.collections.home / "demo"
     log = context.collections.home / "demo.log"
-    process = start_command(["demo", "--into", str(into.resolve()), "--pages", str(DEMO_FETCHES), "--quiet"], log)
+    process = start_command(
+        ["lab", "demo", "--into", str(into.resolve()), "--pages", str(DEMO_FETCHES), "--quiet"], log
+    )
     folder = into / DEMO_COLLECTION
     for _ in range(DEMO_CHECKS):
         if collection_exists(folder):
