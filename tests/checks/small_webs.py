@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 
 from opilio.core.clock import Clock, SystemClock
 from opilio.core.events import Event
-from opilio.core.settings import Tree
-from opilio.core.settings_input import merge_trees
+from opilio.core.settings import Tree, merge_trees
 from opilio.core.urls import host_of
 from opilio.engine.wiring.session import create_crawl, resume_crawl
 from opilio.fetch.decoding import RecordedResponse

@@ -27,7 +27,7 @@ from checks.small_webs import (
     tree_of,
 )
 from opilio.manage.verify import verify
-from opilio.store.card import delete_new_collection
+from opilio.store.annotations import delete_new_collection
 from opilio.store.collection import Collection
 from opilio.store.warc import warc_name
 

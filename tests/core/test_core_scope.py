@@ -2,7 +2,7 @@ import pytest
 
 from opilio.core.errors import ConfigError
 from opilio.core.scope import ScopeSettings, UrlScope, page_refusal
-from opilio.core.settings_input import validate_tree
+from opilio.core.settings import validate_tree
 
 ALLOWED = ""
 NO_RULE = "out of scope: no rule of scope.allow matches"

@@ -36,8 +36,7 @@ from checks.small_webs import (
 from opilio import __version__
 from opilio.core.clock import VirtualClock
 from opilio.core.events import CrawlStopped, Event, RobotsRead
-from opilio.core.settings import PolitenessSettings
-from opilio.core.settings_input import merge_trees
+from opilio.core.settings import PolitenessSettings, merge_trees
 from opilio.engine.politeness.host_gate import AddressResolver, HostGate, HostThrottle
 from opilio.engine.politeness.robots import RobotsRules
 from opilio.fetch.decoding import RecordedResponse

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from checks.small_webs import SmallWeb, crawl, direct, grid, robots, rows, served, settings_for, stored, tree_of
-from opilio.core.settings_input import merge_trees
+from opilio.core.settings import merge_trees
 from opilio.manage.verify import verify
 from opilio.manage.why import why
 

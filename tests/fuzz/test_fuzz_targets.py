@@ -16,8 +16,7 @@ import pytest
 from opilio.core.clock import parse_date
 from opilio.core.errors import OpilioError, ParseError
 from opilio.core.records import FetchResult
-from opilio.core.settings import HtmlLibrary
-from opilio.core.settings_input import validate_tree
+from opilio.core.settings import HtmlLibrary, validate_tree
 from opilio.core.urls import canonicalize_url
 from opilio.engine.politeness.robots import rules_from_response
 from opilio.fetch.decoding import BodyTooLargeError, Decoder, DecodingError, parse_http_response

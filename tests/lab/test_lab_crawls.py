@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from opilio.core.page import Page
-from opilio.core.settings import Tree
-from opilio.core.settings_input import merge_trees
+from opilio.core.settings import Tree, merge_trees
 from opilio.engine.wiring.session import create_crawl
 from opilio.lab.experiments.declarations import Variant
 from opilio.lab.experiments.replay import CrawlTrace, OfflineWeb, lab_settings, replay_crawl

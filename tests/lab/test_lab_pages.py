@@ -13,9 +13,9 @@ from opilio.core.records import FetchResult
 from opilio.lab.synthetic.plan import WebShape
 from opilio.lab.synthetic.planning import make_plan
 from opilio.lab.webs import pages as lab_pages
+from opilio.lab.webs.labels import summarize_web
 from opilio.lab.webs.pages import CachedParser, ParsedPages, to_fetched
 from opilio.lab.webs.resources import prune, write_atomically
-from opilio.lab.webs.summary import summarize_web
 from opilio.lab.webs.topics import load_topics
 from opilio.lab.webs.web import WarcWeb
 from opilio.parse.html import HtmlParser

@@ -12,8 +12,7 @@ from checks.search_doubles import SearchDouble, search_double
 from checks.small_webs import SmallWeb, events, page, robots, rows, served, settings_for, stored, word
 from opilio.api.crawling import open_crawl
 from opilio.core.events import ClassifierTrained
-from opilio.core.settings import Tree
-from opilio.core.settings_input import merge_trees
+from opilio.core.settings import Tree, merge_trees
 from opilio.engine.wiring.seeding import with_default_engines
 from opilio.fetch.decoding import RecordedResponse
 from opilio.lab.server.server import LabWebServer

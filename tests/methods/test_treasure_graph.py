@@ -4,8 +4,16 @@ import msgspec
 import pytest
 
 from opilio.core.errors import ConfigError
-from opilio.methods.treasure.graph import GraphDocument, GraphNode, LinkDestination, TGraph, decode_graph, encode_graph
-from opilio.methods.treasure.picture import graph_as_svg, graph_as_text
+from opilio.methods.treasure.graph import (
+    GraphDocument,
+    GraphNode,
+    LinkDestination,
+    TGraph,
+    decode_graph,
+    encode_graph,
+    graph_as_svg,
+    graph_as_text,
+)
 
 
 def node(name: str, level: int, *leads_to: str, **more: str) -> GraphNode:

@@ -89,8 +89,8 @@ def _code_lines(path: Path) -> int:
 def _too_large(path: Path) -> Iterator[tuple[str, int]]:
     """What is over a limit in a module, by a name that an exemption can give."""
     where = _name(path)
-    if (lines := path.read_text(encoding="utf-8").count("\n")) > MODULE_LINES:
-        yield f"{where} lines", lines
+    if (lines := _code_lines(path)) > MODULE_LINES:
+        yield f"{where} code lines", lines
     for name, function in _functions(TREES[path]):
         if (lines := _body_lines(function) if _is_schema(path) else _lines(function)) > FUNCTION_LINES:
             yield f"{where}:{name} lines", lines
@@ -126,7 +126,7 @@ def test_functions_are_short_over_the_whole_package() -> None:
 
 
 def test_exemptions_are_needed() -> None:
-    named = {exempt.partition(":")[0].removesuffix(" lines") for exempt in EXEMPT}
+    named = {exempt.partition(":")[0].removesuffix(" code lines") for exempt in EXEMPT}
     assert set(EXEMPT) <= {name for path in MODULES if _name(path) in named for name, _ in _too_large(path)}
 
 

@@ -14,9 +14,8 @@ from opilio.learn.word_model import DENSE_FIELDS, LINK_FEATURES_DTYPE, unpack_fe
 from opilio.methods.dewey.detect import LexiconMatcher
 from opilio.methods.dewey.lexicon import parse_lexicon
 from opilio.methods.treasure.focus import GalaxyMember
-from opilio.rank.committee import CommitteeMember, CommitteeRanker, LinkWords
+from opilio.rank.committee import CommitteeMember, CommitteeRanker, LinkMeanings, LinkWords
 from opilio.rank.link_scores import unpack
-from opilio.rank.meaning import LinkMeanings
 from opilio.rank.topic_genre import TopicGenreRanker
 from opilio.testing.conformance import PAGE, check_ranker, lead_to, reading_of, terms_of, url_terms, verdict_of
 from opilio.text.tokens import UrlTerms

@@ -28,7 +28,7 @@ from checks.small_webs import (
 from opilio.core.clock import SystemClock, VirtualClock
 from opilio.core.events import SeedsFound
 from opilio.core.records import EngineAnswer, EngineHit, Failure, FetchResult
-from opilio.core.settings_input import read_toml
+from opilio.core.settings import read_toml
 from opilio.engine.wiring.seed_engines import complete_engine
 from opilio.engine.wiring.seeding import open_seed_sources
 from opilio.engine.wiring.session import CrawlSession, create_crawl, resume_crawl

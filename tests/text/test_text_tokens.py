@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opilio.core.page import BLOCK_BREAK, LINK_END, LINK_START
-from opilio.text.tokens import MARKS, tokenize, tokenize_marked
-from opilio.text.unspaced import thai_words
+from opilio.text.tokens import MARKS, thai_words, tokenize, tokenize_marked
 
 ANYTHING = st.text(st.characters(), max_size=60)
 

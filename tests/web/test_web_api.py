@@ -36,9 +36,9 @@ from opilio.web.app import Application
 from opilio.web.auth import AccessPolicy, RateLimiter
 from opilio.web.collections import ServedCollections
 from opilio.web.context import AppContext
-from opilio.web.live import LIVE
 from opilio.web.openapi import build_openapi
 from opilio.web.pages import ACTIONS, PAGES, new_crawl
+from opilio.web.pages.crawl import LIVE
 from opilio.web.stats import CollectionStats, alerts
 
 SEED = "http://h0.example/0.html"

@@ -10,9 +10,8 @@ import pytest
 
 from checks.page_addresses import addresses
 from checks.page_server import Client, crawled, pages_of
-from opilio.web.context import parse_params
+from opilio.web.context import csv_response, parse_params
 from opilio.web.pages import new_crawl
-from opilio.web.views import csv_response
 
 
 @pytest.mark.parametrize("address", addresses())

@@ -35,8 +35,7 @@ from opilio.core.errors import UsageError
 from opilio.core.settings import Tree
 from opilio.search.results import IndexProgress
 from opilio.web.collections import SearcherPool
-from opilio.web.mcp_server import build_mcp_server
-from opilio.web.mcp_tools import McpOptions, resource_uri
+from opilio.web.mcp_server import McpOptions, build_mcp_server, resource_uri
 
 SEED = "http://h0.example/0.html"
 DENIED = "http://noai.example/a/../wren"

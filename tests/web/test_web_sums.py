@@ -13,7 +13,7 @@ from opilio.store.collection import Collection, open_readonly
 from opilio.web.charts import comparison_chart, harvest_curve, line_chart, tick_values
 from opilio.web.context import PageRoute
 from opilio.web.pages import PAGES
-from opilio.web.pages.graph import layout_graph
+from opilio.web.pages.hosts import layout_graph
 from opilio.web.pages.queue import top_queue_rows
 from opilio.web.stats import CollectionStats
 

@@ -10,7 +10,7 @@ import msgspec
 from opilio.core.clock import SystemClock
 from opilio.core.errors import CollectionError, UsageError
 from opilio.core.records import url_key
-from opilio.core.settings_input import describe_validation_error
+from opilio.core.settings import describe_validation_error
 from opilio.core.urls import require_url
 from opilio.manage.export import export_to_file, format_of
 from opilio.manage.label import LabelRequest, label_pages

@@ -13,8 +13,7 @@ from opilio.api.collection import CollectionView
 from opilio.core.clock import SystemClock
 from opilio.core.errors import ConfigError, UsageError
 from opilio.core.events import EventListener
-from opilio.core.settings import PolitenessSettings, Settings, TopicSettings, Tree
-from opilio.core.settings_input import merge_trees, validate_tree
+from opilio.core.settings import PolitenessSettings, Settings, TopicSettings, Tree, merge_trees, validate_tree
 from opilio.engine.cluster.session import ClusterRun, ClusterSession, join_crawl, start_crawl
 from opilio.engine.loop import Engine
 from opilio.engine.wiring.seeding import default_engine_notice, with_found_seeds
@@ -23,7 +22,7 @@ from opilio.engine.wiring.settings import check_settings
 from opilio.engine.wiring.start import UNTRAINED, Notify
 from opilio.engine.wiring.topic import detect_example_language
 from opilio.manage.progress import CrawlProgress
-from opilio.store.card import delete_new_collection
+from opilio.store.annotations import delete_new_collection
 from opilio.store.collection import collection_exists, is_linked
 from opilio.store.postgres.collection import place_of
 from opilio.topic.setup import resolve_settings

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from opilio.lab.experiments.runs import ExperimentRunner
     from opilio.lab.server.server import LabWebServer
     from opilio.lab.synthetic.plan import WebShape
-    from opilio.lab.webs.summary import WebSummary
+    from opilio.lab.webs.labels import WebSummary
 
 
 MAX_PROBLEMS_SHOWN = 10
@@ -49,7 +49,7 @@ def webs(
     import msgspec
 
     from opilio.engine.workers.pool import available_cpus
-    from opilio.lab.webs.summary import summarize_web
+    from opilio.lab.webs.labels import summarize_web
 
     found = [summarize_web(folder, processes=available_cpus()) for folder in folders]
     if json:
@@ -69,7 +69,7 @@ def make(
     from opilio.core.files import report_write_errors
     from opilio.engine.workers.pool import available_cpus
     from opilio.lab.synthetic.web import write_synthetic_web
-    from opilio.lab.webs.summary import summarize_web
+    from opilio.lab.webs.labels import summarize_web
 
     if folder.is_dir() and any(folder.iterdir()):
         raise UsageError(f"{folder}: not empty; choose another folder")
@@ -173,8 +173,7 @@ def _shape(given: list[str] | None, seed: int) -> "WebShape":
     import msgspec
 
     from opilio.core.errors import UsageError
-    from opilio.core.settings import Tree
-    from opilio.core.settings_input import describe_validation_error, parse_assignment
+    from opilio.core.settings import Tree, describe_validation_error, parse_assignment
     from opilio.lab.synthetic.plan import WebShape
 
     tree: Tree = {"seed": seed}

@@ -221,7 +221,7 @@ def _canonical_targets(targets: list[str]) -> list[str]:
 
 
 def _print_graph(graph: "TGraph", json: bool, more: dict[str, object]) -> None:
-    from opilio.methods.treasure.picture import graph_as_text
+    from opilio.methods.treasure.graph import graph_as_text
 
     if not json:
         print_text(graph_as_text(graph))
@@ -233,7 +233,7 @@ def _print_graph(graph: "TGraph", json: bool, more: dict[str, object]) -> None:
 
 def _write_svg(graph: "TGraph", path: Path | None) -> None:
     from opilio.core.files import write_output
-    from opilio.methods.treasure.picture import graph_as_svg
+    from opilio.methods.treasure.graph import graph_as_svg
 
     if path is not None:
         write_output("--svg", path, graph_as_svg(graph).encode())

@@ -93,8 +93,7 @@ def mcp(
     stdout, or many with --http.
     """
     from opilio.web.app import UiServerConfig
-    from opilio.web.mcp_server import serve_http, serve_stdio
-    from opilio.web.mcp_tools import McpOptions
+    from opilio.web.mcp_server import McpOptions, serve_http, serve_stdio
 
     if allow_crawl and read_only:
         raise UsageError("--allow-crawl and --read-only exclude each other; use one of them")

@@ -6,8 +6,7 @@ from typing import Any
 
 from opilio.cli.options import print_message
 from opilio.core.errors import ConfigError
-from opilio.core.settings import Tree
-from opilio.core.settings_input import merge_trees, parse_setting, read_settings
+from opilio.core.settings import Tree, merge_trees, parse_setting, read_settings
 from opilio.core.urls import canonicalize_url, host_of, require_url
 from opilio.seeds.url_lists import read_numbered_seeds
 

@@ -166,7 +166,7 @@ async def _find_seeds(
 
 def _check_genres(settings: "Settings", wanted: Sequence[str]) -> None:
     from opilio.core.errors import ConfigError
-    from opilio.core.settings_input import suggest_name
+    from opilio.core.settings import suggest_name
     from opilio.topic.setup import load_genre_definitions
 
     known = ["web", *load_genre_definitions(settings)]

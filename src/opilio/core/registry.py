@@ -16,8 +16,7 @@ from typing import Any
 import msgspec
 
 from opilio.core.errors import ConfigError
-from opilio.core.settings import Tree
-from opilio.core.settings_input import describe_validation_error, suggest_name
+from opilio.core.settings import Tree, describe_validation_error, suggest_name
 
 ASSEMBLIES = "opilio.assemblies"
 COMMANDS = "opilio.commands"

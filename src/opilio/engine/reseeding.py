@@ -18,7 +18,7 @@ from opilio.core.protocols import Frontier, SeedSource
 from opilio.core.records import Lead, Seed, Tier, UrlState, url_key
 from opilio.core.settings import Settings
 from opilio.core.urls import host_of
-from opilio.fetch.addresses import is_private_host
+from opilio.fetch.http import is_private_host
 from opilio.frontier.sqlite.queries import host_wakes_at
 from opilio.seeds.finder import FoundSeeds, SeedRequest, find_seeds
 from opilio.seeds.queries import IsWord, QueryYield, candidate_queries, distinctive_words, exhaustion_reason, next_query

@@ -15,13 +15,14 @@ from msgspec.structs import replace
 from opilio.core.protocols import AddResult, FrontierEntry, FrontierStats
 from opilio.core.records import HostLease, Lead, Tier, UrlResult, UrlState
 from opilio.frontier.memory_tables import HostQueue, MemoryTables, UrlEntry
-from opilio.frontier.patience import MAX_PATIENCE_S, Patience
 from opilio.frontier.policy import (
     EXPIRED,
     FRONTIER_FULL,
     HOST_TOTAL_REACHED,
+    MAX_PATIENCE_S,
     FrontierPolicy,
     MergeState,
+    Patience,
     QueuePosition,
     QueueTime,
     finite_or_zero,

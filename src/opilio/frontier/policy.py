@@ -1,16 +1,20 @@
-"""The policies of a frontier: the order of queued URLs, how scores are merged, limits and refusals.
+"""The policies of a frontier: the order of queued URLs, how scores are merged, limits, refusals, and patience.
 
 An order turns a score into a *sort key* that stays valid while the entry waits, so that nothing is re-sorted, and
 optionally into a *timer* on which the frontier acts (aging saturates, expiry deletes). Ties are broken by the order of
 discovery. A merge policy decides the score of a queued URL that is found again (X-15): the first score never wins just
 by being first, unless the policy is `discard`.
 
+With patience, links wait while a much better one is in flight or waits for its host: the good pages of a topic are
+often on few hosts, and a host is asked once per delay. A crawl that never lets a connection idle spends most of its
+page limit on poor links of other hosts in the meantime (docs/lab/committee.md).
+
 All policies are pure: they hold no entries, read no clock and do no I/O.
 """
 
 from collections.abc import Callable, Set
 from enum import StrEnum
-from math import ceil, isfinite
+from math import ceil, inf, isfinite
 from typing import Literal, NamedTuple, Protocol
 
 import msgspec
@@ -321,3 +325,41 @@ def aging_order(*, factor: float = 0.05, every: Positive = 100, mode: AgingMode 
     if not 0.0 < factor <= 1.0:
         raise ConfigError(f'order.factor = {factor}: must be above 0, at most 1; with order.mode = "off" nothing rises')
     return Aging(factor=factor, every=every, mode=mode)
+
+
+# A better link that waits longer for its host, or for its response, holds up no other.
+MAX_PATIENCE_S = 3.0
+# When links that were held up are considered again, if no visit ends before.
+_POLL_S = 0.05
+
+
+class Patience:
+    """Decides during a lease which links wait: those below `share` of the sort key of a better link; 0: none.
+
+    Only links compete: seeds, boosted URLs and revisits neither wait nor hold up others.
+    """
+
+    def __init__(self, share: float) -> None:
+        self._share = share
+        self._least = -inf
+        self.held_until = 0.0  # when links that were held up may be leased; 0: none was
+
+    def begin(self, best_waiting: Callable[[], float | None]) -> None:
+        """Begin a lease. `best_waiting`: the best sort key of a link in flight or at a host that wakes soon."""
+        self.held_until, self._least = 0.0, -inf
+        if self._share:
+            self._raise(best_waiting())
+
+    def holds_up(self, tier: int, priority: float, now: float) -> bool:
+        """Must the best link of a host wait? If not, it is leased, and worse links wait for it."""
+        if tier != Tier.LINK or not self._share:
+            return False
+        if priority < self._least:
+            self.held_until = now + _POLL_S
+            return True
+        self._raise(priority)
+        return False
+
+    def _raise(self, priority: float | None) -> None:
+        if priority is not None and priority > 0.0:
+            self._least = max(self._least, self._share * priority)

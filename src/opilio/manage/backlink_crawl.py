@@ -19,8 +19,7 @@ import numpy as np
 
 from opilio.core.errors import UsageError
 from opilio.core.records import url_key
-from opilio.core.settings import Settings, Tree
-from opilio.core.settings_input import merge_trees
+from opilio.core.settings import Settings, Tree, merge_trees
 from opilio.core.urls import canonicalize_url
 from opilio.engine.wiring.seeding import find_configured_seeds
 from opilio.engine.wiring.session import CrawlSession, create_crawl, resume_crawl

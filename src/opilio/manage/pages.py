@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from opilio.core.display import html_table, rich_table
 from opilio.core.errors import MissingExtraError, ParseError, UsageError
 from opilio.core.records import url_key
-from opilio.core.settings_input import suggest_name
+from opilio.core.settings import suggest_name
 from opilio.core.urls import require_url
 from opilio.frontier.sqlite.queries import url_of_key
 from opilio.manage.results import HistoryVersion, PageHistory

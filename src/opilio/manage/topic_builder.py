@@ -16,8 +16,7 @@ import tomlkit
 from opilio.core.errors import ConfigError, TopicError
 from opilio.core.page import Page
 from opilio.core.protocols import TOPIC_STATE
-from opilio.core.settings import Settings
-from opilio.core.settings_input import read_settings
+from opilio.core.settings import Settings, read_settings
 from opilio.engine.learning import JournaledLearner
 from opilio.engine.wiring.topic import LoggedQuery, split_intervals
 from opilio.judge.similarity import CosineJudge

@@ -21,7 +21,7 @@ from opilio.rank.link_scores import (
 )
 from opilio.topic.evolving import EvolvingTopic
 
-UrlTerms = Callable[[Sequence[str]], Sequence[Sequence[int]]]
+TermsOfUrls = Callable[[Sequence[str]], Sequence[Sequence[int]]]
 LINK_SCORE_PARTS = ("url", "anchor", "parent", "around")
 
 
@@ -35,7 +35,7 @@ class LinkScoreRanker:
     def __init__(
         self,
         topic: EvolvingTopic,
-        url_terms: UrlTerms,
+        url_terms: TermsOfUrls,
         form: LinkTextMeasure = "page",
         threshold: float = 0.0,
         strict: bool = False,

@@ -11,9 +11,8 @@ from opilio.core.settings import Amount, Count, Share
 from opilio.learn.logistic import FEATURE_NAMES, MEANING_FEATURES
 from opilio.learn.scoring import CommitteeOptions
 from opilio.rank.baselines import BreadthRanker, FishRanker, LinkScoreRanker, ParentRanker, SharkRanker
-from opilio.rank.committee import CommitteeMember, CommitteeRanker, LinkWords, MemberKind
+from opilio.rank.committee import CommitteeMember, CommitteeRanker, LinkMeanings, LinkWords, MemberKind
 from opilio.rank.link_scores import LinkTextMeasure
-from opilio.rank.meaning import LinkMeanings
 from opilio.rank.topic_genre import LinkTextKind, ParentAgg, TopicGenreOptions, TopicGenreRanker
 from opilio.text.word_vectors import load_word_vectors
 from opilio.topic.setup import BuildContext

@@ -10,7 +10,7 @@ from opilio.core.caches import evict_oldest
 from opilio.core.errors import ConfigError
 from opilio.core.page import Reading
 from opilio.core.records import Lead, Verdict
-from opilio.rank.baselines import UrlTerms
+from opilio.rank.baselines import TermsOfUrls
 from opilio.rank.link_scores import (
     LinkScores,
     LinkTextMeasure,
@@ -135,7 +135,7 @@ class TopicGenreRanker:
     def __init__(
         self,
         topic: EvolvingTopic,
-        url_terms: UrlTerms,
+        url_terms: TermsOfUrls,
         genres: GenreDetector | None = None,
         options: TopicGenreOptions | None = None,
     ) -> None:

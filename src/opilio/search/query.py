@@ -23,7 +23,7 @@ from opilio.core.urls import canonicalize_url
 from opilio.search.results import BANDS, FOREVER
 from opilio.search.schema import replace_surrogates
 from opilio.text.languages import is_function_bigram
-from opilio.text.unspaced import UNSPACED_SCRIPTS, is_thai, thai_words
+from opilio.text.tokens import UNSPACED_SCRIPTS, is_thai, thai_words
 from opilio.text.word_vectors import POLARITIES
 
 MAX_QUERY_LENGTH, MAX_TERMS, MAX_NESTING = 1_000, 64, 20

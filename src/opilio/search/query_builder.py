@@ -33,8 +33,7 @@ from opilio.search.schema import (
     title_term,
 )
 from opilio.search.word_forms import drop_stop_words
-from opilio.text.tokens import url_words
-from opilio.text.unspaced import UNSPACED_SCRIPTS
+from opilio.text.tokens import UNSPACED_SCRIPTS, url_words
 
 Must, Should, MustNot = tantivy.Occur.Must, tantivy.Occur.Should, tantivy.Occur.MustNot
 FILTER_FIELD_NAMES = frozenset(FILTER_FIELDS.values())

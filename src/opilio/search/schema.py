@@ -16,8 +16,7 @@ import tantivy
 
 from opilio.search.results import FOREVER, IndexDocument, score_band
 from opilio.text.languages import language_code, language_name
-from opilio.text.tokens import url_words
-from opilio.text.unspaced import UNSPACED_SCRIPTS
+from opilio.text.tokens import UNSPACED_SCRIPTS, url_words
 
 MAX_TERM_BYTES = 64  # longer terms are dropped
 STEMMED_LANGUAGES = frozenset("ar da nl en fi fr de el hu it no pt ro ru es sv ta tr".split())

@@ -8,7 +8,7 @@ from opilio.search.query import FILTER_FIELDS, QueryTerm, parse_query, positive_
 from opilio.search.results import TextSegment
 from opilio.search.schema import index_terms
 from opilio.text.languages import is_stop_word
-from opilio.text.unspaced import UNSPACED_SCRIPTS
+from opilio.text.tokens import UNSPACED_SCRIPTS
 
 # Characters of a snippet, and of the text before the first match.
 SNIPPET_LENGTH, CONTEXT_BEFORE = 240, 60

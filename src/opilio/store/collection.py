@@ -32,9 +32,8 @@ from opilio.store.connection import (
     upsert_sql,
 )
 from opilio.store.connection import acquire_write_lock as lock_of
-from opilio.store.schema import ADDED_TABLES, APPLICATION_ID, SCHEMA_VERSION, TABLES
+from opilio.store.schema import ADDED_TABLES, APPLICATION_ID, SCHEMA_VERSION, TABLES, emulate, upgrade
 from opilio.store.seal import SEAL_FILE, WriterSeal, drop_seal_at_rest, require_intact
-from opilio.store.upgrade import emulate, upgrade
 
 CONFIG = "crawl.toml"
 APPEND_COMMAND = "label"  # shown to other processes; commands that only append take the lock for a moment

@@ -14,8 +14,7 @@ import msgspec
 
 from opilio.core.errors import ConfigError, TopicError
 from opilio.core.files import read_text
-from opilio.core.settings import Settings, Tree
-from opilio.core.settings_input import convert_settings, merge_trees, suggest_name
+from opilio.core.settings import Settings, Tree, convert_settings, merge_trees, suggest_name
 from opilio.core.strategies import load_strategy
 from opilio.text.languages import guess_language, identify_language, is_known_language, language_names
 from opilio.text.reading import (

@@ -17,8 +17,7 @@ from typing import Literal
 import msgspec
 
 from opilio.core.errors import TopicError
-from opilio.text.tokens import tokenize
-from opilio.text.unspaced import FIRST_UNSPACED
+from opilio.text.tokens import FIRST_UNSPACED, tokenize
 from opilio.text.vocabulary import PhraseMatcher, term_id
 
 

@@ -25,16 +25,26 @@ from opilio.core.errors import CollectionError, MissingExtraError, OpilioError, 
 from opilio.text.word_vectors import load_surface_vectors
 from opilio.web.auth import COOKIE, AccessMiddleware, AccessPolicy, TokenChecker, TooManyRequestsError
 from opilio.web.collections import ServedCollections, UnknownCollectionError
-from opilio.web.context import ActionRoute, AppContext, PageRequest, PageRoute, ReadOnlyError, parse_params
+from opilio.web.context import (
+    ActionRoute,
+    AppContext,
+    PageRequest,
+    PageRoute,
+    PageView,
+    ReadOnlyError,
+    csv_response,
+    json_response,
+    parse_params,
+    response_format,
+)
 from opilio.web.downloads import curve_routes, export_route, metrics_route
 from opilio.web.feeds import feed_routes, opensearch_route
-from opilio.web.live import live_route
 from opilio.web.openapi import build_openapi
 from opilio.web.pages import ACTIONS, PAGES
-from opilio.web.pages.graph import GEXF, gexf_response, show_graph
+from opilio.web.pages.crawl import live_route
+from opilio.web.pages.hosts import GEXF, gexf_response, show_graph
 from opilio.web.pages.stored_copy import original_route
 from opilio.web.templating import TemplateRenderer
-from opilio.web.views import PageView, csv_response, json_response, response_format
 
 MAX_BODY_BYTES = 1_000_000
 FORM = "application/x-www-form-urlencoded"

@@ -26,10 +26,9 @@ from opilio.store.postgres.cluster import WORKER_TIMEOUT_S, WorkerFigures, worke
 from opilio.store.postgres.collection import linked_database
 from opilio.web.charts import Chart, ChartLine, Points, harvest_chart, harvest_series
 from opilio.web.collections import slug
-from opilio.web.context import AppContext, Param, RawRoute, parse_params
+from opilio.web.context import AppContext, Param, RawRoute, attachment_header, parse_params
 from opilio.web.pages.crawl import live_data
 from opilio.web.stats import crawl_stats
-from opilio.web.views import attachment_header
 
 X_AXIS_PARAM = Param(name="x", about="X axis.", kind="choice", choices=("pages", "time"), default="pages")
 CURVE_ROUTES = tuple(

@@ -1,22 +1,205 @@
-"""An MCP server (Model Context Protocol) over collections, on stdio or streamable HTTP; needs the extra `mcp`."""
+"""An MCP server (Model Context Protocol) over collections, on stdio or streamable HTTP; needs the extra `mcp`.
+
+Its tools search, read, explain, label and crawl, as calls with JSON values; they do not need the MCP SDK. The text of a
+page that denies the purpose `ai-input` (docs/signals.md) is not returned: the client is assumed to give it to a model.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
 
+import msgspec
 import uvicorn
 from starlette.types import ASGIApp
 
 from opilio import __version__
-from opilio.core.clock import SystemClock
-from opilio.core.errors import MissingExtraError, OpilioError
+from opilio.api.collection import CollectionView
+from opilio.core.clock import SystemClock, format_iso_time
+from opilio.core.errors import MissingExtraError, OpilioError, UsageError
+from opilio.core.settings import Tree, merge_trees
+from opilio.core.urls import require_url
+from opilio.manage.formats.markdown import MarkdownPage, convert_page, front_matter
+from opilio.manage.pages import PageTable, StoredPage
+from opilio.search.results import MarkedText, SearchFilters, SearchHit
+from opilio.search.searcher import Searcher
+from opilio.store.page_selection import PageFilter
 from opilio.web.app import UiServerConfig, open_listener
 from opilio.web.auth import AccessMiddleware, AccessPolicy, TokenChecker
-from opilio.web.mcp_tools import DEFAULT_CRAWL_PAGES, McpOptions, McpTools
+from opilio.web.collections import SearcherPool, ServedCollections
+from opilio.web.pages.new_crawl import check_new_crawl, create_collection
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
+
+
+PURPOSE = "ai-input"
+MAX_HITS = 50
+DEFAULT_CRAWL_PAGES = 200
+MAX_CRAWL_PAGES = 100_000
+
+
+class McpOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What clients may do besides reading."""
+
+    home: Path = Path()  # folder for the collections of new crawls
+    read_only: bool = False  # without the tools `label` and `crawl`
+    allow_crawl: bool = False
+    crawl_settings: Tree = {}  # settings of every crawl that a client starts
+
+
+class McpTools:
+    """The tools over some collections. A collection is named by its folder; with one collection the name is optional.
+
+    Errors of the user's input are UsageErrors; their messages are for the model that made the call.
+    """
+
+    def __init__(self, folders: Sequence[Path], options: McpOptions) -> None:
+        self.options = options
+        self._collections = ServedCollections(folders, options.home)
+        self._searchers = SearcherPool()
+
+    def status(self) -> dict[str, Any]:
+        """What each collection holds and how its crawl ended."""
+        return {
+            "collections": [
+                {"name": name, **msgspec.to_builtins(CollectionView(folder).status)}
+                for name, folder in self._collections.folders.items()
+            ]
+        }
+
+    def search(self, query: str, collection: str, limit: int, page: int, relevant: bool | None) -> dict[str, Any]:
+        """Hits, best first, with snippets."""
+        if not 1 <= limit <= MAX_HITS or page < 1:
+            raise UsageError(f"limit must be 1 to {MAX_HITS}, page at least 1")
+        searcher, behind, problems = self._searcher_for(collection)
+        results = searcher.search(query, SearchFilters(relevant=relevant), page, limit, "best")
+        return {
+            "total": results.total,
+            "page": results.page,
+            "pages": results.pages,
+            "hits": [self._describe_hit(hit) for hit in results.hits],
+            "suggestion": results.suggestion,
+            "not_indexed_yet": behind,
+            "notes": [*results.notes, *problems],
+        }
+
+    def passages(self, query: str, collection: str, limit: int, relevant: bool | None) -> dict[str, Any]:
+        """The passages that answer a query best, with citations; none of pages that deny the purpose."""
+        if not 1 <= limit <= MAX_HITS:
+            raise UsageError(f"limit must be 1 to {MAX_HITS}")
+        searcher, behind, problems = self._searcher_for(collection)
+        # Some may be left out, so more are read.
+        found = searcher.passages(query, SearchFilters(relevant=relevant), min(2 * limit, MAX_HITS))
+        readable = [one for one in found if self._is_readable(one.collections[0], one.url)]
+        return {
+            "passages": [
+                {
+                    "text": one.text,
+                    "citation": one.citation,
+                    "url": one.url,
+                    "title": one.title,
+                    "resource": resource_uri(one.collections[0], one.url),
+                    "score": round(one.score, 3),
+                }
+                for one in readable[:limit]
+            ],
+            "suggestion": found.suggestion,
+            "not_indexed_yet": behind,
+            "notes": [*found.notes, *problems],
+        }
+
+    def _searcher_for(self, collection: str) -> tuple[Searcher, int, list[str]]:
+        """A searcher over one collection or all, the number of pages not indexed yet, and collections that failed."""
+        names = [collection] if collection else self._collections.names
+        folders, problems = self._collections.readable_folders(names)
+        fresh = self._searchers.refresh(folders)
+        problems = [*problems, *fresh.problems]
+        if fresh.pages_behind:
+            problems.append(f"{fresh.pages_behind} pages are not indexed yet; search again in some seconds")
+        if not fresh.collections:
+            raise UsageError("; ".join(problems) or "no collection is served")
+        return self._searchers.searcher_for(fresh.collections), fresh.pages_behind, problems
+
+    def _is_readable(self, name: str, url: str) -> bool:
+        page = self._stored_page(name, url)
+        return page is not None and page.allows((PURPOSE,))
+
+    def _describe_hit(self, hit: SearchHit) -> dict[str, Any]:
+        name = hit.collections[0]
+        return {
+            "url": hit.url,
+            "title": str(MarkedText(hit.title)),
+            "snippet": str(MarkedText(hit.snippet)) if self._is_readable(name, hit.url) else "",
+            "collections": list(hit.collections),
+            "resource": resource_uri(name, hit.url),
+            "relevance": round(hit.relevance, 3),
+            "relevant": hit.relevant,
+            "language": hit.language,
+            "genre": hit.genre,
+            "polarity": hit.polarity,
+            "fetched_at": format_iso_time(hit.fetched_at),
+        }
+
+    def page(self, url: str, collection: str) -> str:
+        """A stored page as Markdown with front matter."""
+        name = self._name(collection)
+        page = self._stored_page(name, url)
+        if page is None:
+            raise UsageError(f"'{url}': no page of {name}; the tool 'why' explains what is known about the URL")
+        if not page.allows((PURPOSE,)):
+            raise UsageError(f"'{url}': the page denies {PURPOSE}, so its text is not returned; open the URL instead")
+        converted: MarkdownPage | None = convert_page(page)
+        if converted is None:
+            raise UsageError(f"'{url}': the stored response is not a page that can be converted to Markdown")
+        return f"{front_matter(converted)}\n{converted.markdown}\n"
+
+    def why(self, url: str, collection: str) -> dict[str, Any]:
+        """Why a URL was fetched, skipped or kept."""
+        found: dict[str, Any] = msgspec.to_builtins(self._view(collection).why(url))
+        return found
+
+    def label(self, url: str, relevant: bool | None, collection: str) -> dict[str, Any]:
+        """Label a page as relevant or not; None removes the label."""
+        report: dict[str, Any] = msgspec.to_builtins(self._view(collection).label({url: relevant}))
+        return report
+
+    def crawl(self, topic: str, seeds: Sequence[str], pages: int) -> dict[str, Any]:
+        """Start a crawl into a new collection; it runs in its own process, which outlives the server."""
+        if not 1 <= pages <= MAX_CRAWL_PAGES:
+            raise UsageError(f"pages must be 1 to {MAX_CRAWL_PAGES}")
+        tree: Tree = {"topic": {"name": topic}, "stop": {"pages": pages}}
+        if seeds:
+            tree["seeds"] = {"urls": list(seeds)}
+        # Local settings come from the server's own options only: clients set a topic, seeds and a number.
+        checked = check_new_crawl(merge_trees(self.options.crawl_settings, tree), allow_local=True)
+        started = create_collection(self._collections, checked)
+        return {"collection": started.name, "folder": str(started.folder), "seeds": started.seeds}
+
+    def _view(self, collection: str) -> CollectionView:
+        return CollectionView(self._collections.folder(self._name(collection)))
+
+    def _name(self, collection: str) -> str:
+        """The name given, or that of the only collection."""
+        names = self._collections.names
+        if not collection and len(names) != 1:
+            raise UsageError(f"name a collection: {', '.join(names) or 'none is served'}")
+        return collection or names[0]
+
+    def _stored_page(self, name: str, url: str) -> StoredPage | None:
+        address = require_url(url)
+        return next(iter(PageTable(self._collections.folder(name), PageFilter(url=address))), None)
+
+
+def resource_uri(name: str, url: str) -> str:
+    """The URI of a page as an MCP resource.
+
+    >>> resource_uri("birds", "https://a.example/wren?x=1")
+    'opilio://birds/page/https%3A%2F%2Fa.example%2Fwren%3Fx%3D1'
+    """
+    return f"opilio://{quote(name, safe='')}/page/{quote(url, safe='')}"
+
 
 HTTP_PATH = "/mcp"
 INSTRUCTIONS = (

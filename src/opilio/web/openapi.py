@@ -8,9 +8,9 @@ from opilio import __version__
 from opilio.web.context import ActionRoute, PageRoute, Param, RawRoute, param_schema
 from opilio.web.downloads import CURVE_ROUTES, EXPORT, PROMETHEUS
 from opilio.web.feeds import OPENSEARCH, SAVED_FEEDS, SEARCH_FEEDS
-from opilio.web.live import LIVE
 from opilio.web.pages import ACTIONS, PAGES
-from opilio.web.pages.graph import GEXF
+from opilio.web.pages.crawl import LIVE
+from opilio.web.pages.hosts import GEXF
 from opilio.web.pages.stored_copy import ORIGINAL
 
 FEEDS = (*SEARCH_FEEDS.values(), *SAVED_FEEDS.values())

@@ -15,7 +15,7 @@ import msgspec
 from opilio.core.protocols import Database
 from opilio.core.settings import Tree
 from opilio.frontier.postgres.frontier import open_frontier
-from opilio.store.card import read_card
+from opilio.store.annotations import read_card
 from opilio.store.collection import Collection, load_settings, stored_stop_settings
 from opilio.store.connection import is_crawl_running
 from opilio.store.maintain.integrity import stored_counts

@@ -16,9 +16,8 @@ from opilio import __version__
 from opilio.core.files import pluralize
 from opilio.web import charts
 from opilio.web.auth import AccessPolicy
-from opilio.web.context import AppContext, PageRequest
+from opilio.web.context import AppContext, PageRequest, PageView
 from opilio.web.sentences import failure_words
-from opilio.web.views import PageView
 
 # Control characters, and those that override or embed a writing direction or can't be seen (Unicode TR 36).
 INVISIBLE_CHARACTERS = re.compile(

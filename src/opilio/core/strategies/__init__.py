@@ -14,8 +14,7 @@ from platformdirs import user_config_path
 
 from opilio.core.errors import ConfigError
 from opilio.core.registry import STRATEGIES, load_plugin, plugin_names
-from opilio.core.settings import Tree
-from opilio.core.settings_input import read_toml, suggest_name
+from opilio.core.settings import Tree, read_toml, suggest_name
 
 
 def user_strategies() -> Path:

@@ -22,8 +22,7 @@ from opilio.core.urls import host_of, origin_of
 from opilio.engine.politeness.delays import AddressThrottle, effective_delay_s
 from opilio.engine.politeness.robots import LARGE_TEXT, PRIVATE_ADDRESS, RobotsRules, decode_rules, rules_from_response
 from opilio.engine.politeness.robots_rules import TDMREP_PATH, parse_tdmrep
-from opilio.fetch.addresses import refused_proxy_host
-from opilio.fetch.http import follow_redirects
+from opilio.fetch.http import follow_redirects, refused_proxy_host
 from opilio.parse.head import PageHead
 from opilio.parse.signals import read_signals
 

@@ -17,8 +17,7 @@ from opilio.core.clock import Clock
 from opilio.core.errors import ConfigError
 from opilio.core.protocols import SeedSource
 from opilio.core.registry import SEED_ENGINES, complete_options, has_plugin, load_plugin, plugin_names
-from opilio.core.settings import Positive, Tree
-from opilio.core.settings_input import describe_validation_error
+from opilio.core.settings import Positive, Tree, describe_validation_error
 from opilio.core.urls import canonicalize_url
 from opilio.seeds import url_lists
 from opilio.seeds.api_client import ApiTransport, EngineClient, Quota, RequestLimits, check_key_reference, read_key

@@ -14,8 +14,7 @@ from opilio.core.errors import ConfigError, SeedError
 from opilio.core.protocols import SeedSource
 from opilio.core.records import Seed
 from opilio.core.registry import SEED_ENGINES, has_plugin, plugin_names
-from opilio.core.settings import Settings, Tree
-from opilio.core.settings_input import read_toml
+from opilio.core.settings import Settings, Tree, read_toml
 from opilio.engine.reseeding import build_seed_request, is_allowed_seed
 from opilio.engine.wiring.assembly import crawl_assembly
 from opilio.engine.wiring.fetcher import user_agent

@@ -52,7 +52,7 @@ from opilio.frontier.schema import create_frontier_tables as create_frontier
 from opilio.frontier.schema import create_postgres_frontier
 from opilio.frontier.sqlite.claims import ClaimableFrontier
 from opilio.seeds.finder import FoundSeeds
-from opilio.store.card import delete_new_collection
+from opilio.store.annotations import delete_new_collection
 from opilio.store.collection import Collection, CreateTables, is_linked, load_settings
 from opilio.store.connection import database_error
 from opilio.store.postgres.chunks import set_storage

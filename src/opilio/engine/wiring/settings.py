@@ -9,8 +9,7 @@ import msgspec
 
 from opilio.core.errors import ConfigError
 from opilio.core.registry import DEFAULT_KINDS, complete_section
-from opilio.core.settings import KIND_SECTIONS, AgentTeamSettings, Settings, TopicSettings, Tree
-from opilio.core.settings_input import merge_trees
+from opilio.core.settings import KIND_SECTIONS, AgentTeamSettings, Settings, TopicSettings, Tree, merge_trees
 from opilio.core.urls import require_url
 from opilio.engine.revisit.candidates import POLICIES
 from opilio.engine.wiring.assembly import SINGLE_CRAWLER, assembly_kind, crawl_assembly
@@ -20,8 +19,8 @@ from opilio.engine.wiring.seed_engines import complete_engine
 from opilio.engine.wiring.seeding import no_seeds_error
 from opilio.engine.wiring.start import check_start_model, load_start_states
 from opilio.engine.wiring.topic import build_topic, check_example_files, initial_topic_state
-from opilio.fetch.addresses import is_private_host
 from opilio.fetch.archive import ArchiveWeb
+from opilio.fetch.http import is_private_host
 from opilio.frontier.policy import MergePolicy
 from opilio.store.collection import CONFIG, Collection, load_settings
 from opilio.store.postgres.collection import place_of

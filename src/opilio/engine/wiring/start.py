@@ -24,8 +24,7 @@ from opilio.core.registry import (
     load_plugin,
     plugin_names,
 )
-from opilio.core.settings import Settings
-from opilio.core.settings_input import read_toml
+from opilio.core.settings import Settings, read_toml
 from opilio.engine.link_memory import COMMITTEE, CommitteeLearner
 from opilio.engine.wiring.topic import build_topic, initial_topic_state, read_examples
 from opilio.learn.committee import Committee

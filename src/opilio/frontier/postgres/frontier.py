@@ -15,8 +15,16 @@ import msgspec
 from opilio.core.protocols import AddResult, Database, Frontier, FrontierEntry, FrontierStats
 from opilio.core.records import HostLease, Lead, Tier, UrlResult, UrlState
 from opilio.frontier.link_batch import CachedUrl
-from opilio.frontier.patience import MAX_PATIENCE_S, Patience
-from opilio.frontier.policy import EXPIRED, FRONTIER_FULL, FrontierPolicy, QueueTime, finite_or_zero, reposition
+from opilio.frontier.policy import (
+    EXPIRED,
+    FRONTIER_FULL,
+    MAX_PATIENCE_S,
+    FrontierPolicy,
+    Patience,
+    QueueTime,
+    finite_or_zero,
+    reposition,
+)
 from opilio.frontier.postgres.queue import FrontierRows, PostgresAdder, PostgresQueue
 from opilio.frontier.postgres.tables import Grant, LockedHost, UrlChange
 from opilio.frontier.schema import (

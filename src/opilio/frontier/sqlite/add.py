@@ -16,8 +16,7 @@ from opilio.core.records import Lead, UrlResult
 from opilio.frontier.link_batch import NO_UPDATE, CachedUrl, LinkBatch, PendingUpdate
 from opilio.frontier.policy import AGGREGATING_POLICIES, FRONTIER_FULL, MAX_PARENTS, FrontierPolicy
 from opilio.frontier.schema import DROPPED, FINAL_STATE_CODES, QUEUED, WAITING
-from opilio.frontier.sqlite.hosts import HostRow, HostTable
-from opilio.frontier.sqlite.leases import FrontierCounters, LeaseTable
+from opilio.frontier.sqlite.hosts import FrontierCounters, HostRow, HostTable, LeaseTable
 from opilio.frontier.sqlite.urls import QueueReader, UrlTable
 
 

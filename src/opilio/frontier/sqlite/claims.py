@@ -6,8 +6,7 @@ import msgspec
 
 from opilio.core.protocols import Database
 from opilio.core.records import HostLease, Lead
-from opilio.frontier.patience import MAX_PATIENCE_S, Patience
-from opilio.frontier.policy import Order
+from opilio.frontier.policy import MAX_PATIENCE_S, Order, Patience
 from opilio.frontier.schema import QUEUED, WAITING
 from opilio.frontier.sqlite.frontier import SqliteFrontier
 from opilio.frontier.sqlite.queries import host_timing, requeue_dropped, unfinished_urls

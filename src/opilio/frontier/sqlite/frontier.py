@@ -11,12 +11,18 @@ import msgspec
 
 from opilio.core.protocols import AddResult, Database, FrontierEntry, FrontierStats
 from opilio.core.records import HostLease, Lead, Tier, UrlResult, UrlState
-from opilio.frontier.patience import MAX_PATIENCE_S, Patience
-from opilio.frontier.policy import EXPIRED, FrontierPolicy, QueueTime, finite_or_zero, reposition
+from opilio.frontier.policy import (
+    EXPIRED,
+    MAX_PATIENCE_S,
+    FrontierPolicy,
+    Patience,
+    QueueTime,
+    finite_or_zero,
+    reposition,
+)
 from opilio.frontier.schema import DONE, FAILED, FINAL_STATE_CODES, QUEUED
 from opilio.frontier.sqlite.add import BatchAdder, FrontierTables, UrlCache
-from opilio.frontier.sqlite.hosts import HostTable
-from opilio.frontier.sqlite.leases import FrontierCounters, LeaseTable
+from opilio.frontier.sqlite.hosts import FrontierCounters, HostTable, LeaseTable
 from opilio.frontier.sqlite.urls import QueueReader, UrlTable
 
 

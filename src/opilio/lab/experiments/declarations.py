@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from opilio.core.errors import ConfigError, OfflineWebError
-from opilio.core.settings_input import describe_validation_error, suggest_name
+from opilio.core.settings import describe_validation_error, suggest_name
 from opilio.core.strategies import strategy_names
 from opilio.lab.evaluation.oracle import FORESIGHT_STEPS
 

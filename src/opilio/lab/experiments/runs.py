@@ -17,7 +17,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from opilio.core.settings_input import merge_trees
+from opilio.core.settings import merge_trees
 from opilio.core.urls import host_of
 from opilio.lab.evaluation import metrics
 from opilio.lab.evaluation.metrics import Referee

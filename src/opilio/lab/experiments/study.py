@@ -9,8 +9,7 @@ from pathlib import Path
 import msgspec
 
 from opilio.core.errors import ConfigError, OfflineWebError, UsageError
-from opilio.core.settings import Tree
-from opilio.core.settings_input import describe_validation_error, merge_trees
+from opilio.core.settings import Tree, describe_validation_error, merge_trees
 from opilio.engine.wiring.topic import build_topic, initial_topic_state
 from opilio.engine.workers.pool import available_cpus
 from opilio.lab.benchmark.registration import registration_digest

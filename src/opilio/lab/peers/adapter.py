@@ -19,7 +19,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from opilio.core.errors import ConfigError, OfflineWebError
-from opilio.core.settings_input import suggest_name
+from opilio.core.settings import suggest_name
 from opilio.fetch.decoding import RecordedResponse
 from opilio.lab.experiments.replay import CrawlTrace, ReplayedFetch
 from opilio.lab.server.http import LoggedFetch, fetch_attempts

@@ -31,7 +31,7 @@ from msgspec import Meta
 
 from opilio.core.clock import DAY_S, Clock
 from opilio.core.errors import OfflineWebError
-from opilio.core.settings_input import describe_validation_error
+from opilio.core.settings import describe_validation_error
 from opilio.core.urls import canonicalize_url, host_of
 from opilio.fetch.decoding import RecordedResponse
 from opilio.lab.experiments.declarations import MAX_DELAY_S

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from opilio.core.errors import OfflineWebError
-from opilio.core.settings_input import describe_validation_error
+from opilio.core.settings import describe_validation_error
 from opilio.core.urls import canonicalize_url
 from opilio.lab.webs.web import LabProblem
 

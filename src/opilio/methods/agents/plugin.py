@@ -12,8 +12,7 @@ from opilio.core.errors import ConfigError
 from opilio.core.page import Reading
 from opilio.core.protocols import RANK_STATE, TOPIC_STATE, OnlineLearner
 from opilio.core.records import MAX_AGENTS, AgentAnalysis, Analysis, FetchResult, Lead, Verdict, url_key
-from opilio.core.settings import AgentSettings, AgentTeamSettings, Settings, TopicSettings, Tree
-from opilio.core.settings_input import suggest_name
+from opilio.core.settings import AgentSettings, AgentTeamSettings, Settings, TopicSettings, Tree, suggest_name
 from opilio.core.urls import require_url
 from opilio.engine.analysis import PageAnalyzer, SharedParts
 from opilio.engine.learning import LearnerGroup, Owner, state_name

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from opilio.core.page import Reading
 from opilio.core.records import Lead
 from opilio.methods.attributes.rows import Rows, stack_rows
-from opilio.rank.baselines import UrlTerms
+from opilio.rank.baselines import TermsOfUrls
 from opilio.rank.link_scores import flatten_slices, link_spans, outside_spans
 from opilio.text.term_arrays import distinct
 from opilio.topic.evolving import CompiledTable, EvolvingTopic, Terms, compile_table, term_array
@@ -181,7 +181,7 @@ WeighTerms = Callable[[Reading], tuple[Terms, NDArray[np.float64]]]
 class TermFunctions(msgspec.Struct, frozen=True):
     """How words are counted and weighted: those of URLs, a page's with their tf·idf, and the idf of any word."""
 
-    url_terms: UrlTerms
+    url_terms: TermsOfUrls
     weigh: WeighTerms
     idf: IdfFunction
 

@@ -29,8 +29,7 @@ from opilio.search.query_builder import (
 from opilio.search.results import FACET_FIELDS, FOREVER, SearchFilters
 from opilio.search.schema import EXACT_FIELD, STEMMED_FIELDS, WHOLE_TITLE_FIELD, index_terms, title_term
 from opilio.search.word_forms import drop_stop_words
-from opilio.text.tokens import url_words
-from opilio.text.unspaced import UNSPACED_SCRIPTS
+from opilio.text.tokens import UNSPACED_SCRIPTS, url_words
 
 Json = dict[str, Any]
 _ALL: Json = {"match_all": {}}

@@ -5,24 +5,20 @@ from opilio.web.pages import (
     annotations,
     crawl,
     crawl_guide,
-    errors,
-    graph,
     hosts,
     manage,
     new_crawl,
     overview,
     page,
     queue,
-    review,
-    runs,
     search,
     stored_copy,
     topic,
 )
 
 _PAGE_MODULES = (
-    *(overview, runs, search, new_crawl, crawl_guide, crawl, manage, page, stored_copy),
-    *(annotations, review, topic, queue, hosts, graph, errors),
+    *(overview, search, new_crawl, crawl_guide, crawl, manage, page, stored_copy),
+    *(annotations, topic, queue, hosts),
 )
 PAGES: tuple[PageRoute, ...] = tuple(page for part in _PAGE_MODULES for page in getattr(part, "PAGES", ()))
 ACTIONS: tuple[ActionRoute, ...] = tuple(action for part in _PAGE_MODULES for action in getattr(part, "ACTIONS", ()))

@@ -33,10 +33,18 @@ from opilio.store.annotations import (
 )
 from opilio.store.collection import Collection
 from opilio.web.collections import UnknownCollectionError
-from opilio.web.context import NOTE_PARAM, ActionResult, ActionRoute, AppContext, PageRequest, PageRoute, Param
+from opilio.web.context import (
+    NOTE_PARAM,
+    ActionResult,
+    ActionRoute,
+    AppContext,
+    PageRequest,
+    PageRoute,
+    PageView,
+    Param,
+)
 from opilio.web.pages.search import SEARCH_PARAMS, filter_params, search_filters
 from opilio.web.templating import url_with_query
-from opilio.web.views import PageView
 
 ANNOTATE_VERBS = ("tag", "untag", "note", "list", "unlist")
 

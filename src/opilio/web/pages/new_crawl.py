@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from opilio.core.errors import CollectionError, ConfigError, SeedError, UsageError
-from opilio.core.settings import Settings, Tree
-from opilio.core.settings_input import merge_trees
+from opilio.core.settings import Settings, Tree, merge_trees
 from opilio.core.strategies import strategy_names, strategy_summaries
 from opilio.core.urls import canonicalize_url, host_of
 from opilio.engine.wiring.seeding import engine_hint, load_user_engines, with_default_engines, with_found_seeds
@@ -28,10 +27,18 @@ from opilio.seeds.finder import FoundSeeds
 from opilio.topic.setup import resolve_settings
 from opilio.web.auth import reject_local_settings
 from opilio.web.collections import ServedCollections
-from opilio.web.context import NOTE_PARAM, ActionResult, ActionRoute, AppContext, PageRequest, PageRoute, Param
+from opilio.web.context import (
+    NOTE_PARAM,
+    ActionResult,
+    ActionRoute,
+    AppContext,
+    PageRequest,
+    PageRoute,
+    PageView,
+    Param,
+)
 from opilio.web.pages.crawl_guide import TRIAL_PAGES, Suggestions, keywords_with_suggestions, suggest
 from opilio.web.pages.topic import parse_keywords
-from opilio.web.views import PageView
 
 LOG = "crawl.log"
 COMMAND = (sys.executable, "-m", "opilio")

@@ -27,12 +27,12 @@ from opilio.web.context import (
     AppContext,
     PageRequest,
     PageRoute,
+    PageView,
     Param,
 )
 from opilio.web.pages.crawl import event_row
 from opilio.web.pages.new_crawl import start_command
 from opilio.web.stats import crawl_stats
-from opilio.web.views import PageView
 
 DEMO_COLLECTION = Settings().strategy  # the first of the two collections that `opilio lab demo` makes
 DEMO_FETCHES = 300

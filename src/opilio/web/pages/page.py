@@ -25,12 +25,20 @@ from opilio.store.warc import RecordPosition, read_record
 from opilio.text.vocabulary import Vocabulary, term_id
 from opilio.topic.evolving import restored_table
 from opilio.web.collections import UnknownCollectionError
-from opilio.web.context import NOTE_PARAM, ActionResult, ActionRoute, AppContext, PageRequest, PageRoute, Param
+from opilio.web.context import (
+    NOTE_PARAM,
+    ActionResult,
+    ActionRoute,
+    AppContext,
+    PageRequest,
+    PageRoute,
+    PageView,
+    Param,
+)
 from opilio.web.pages.annotations import page_annotations
 from opilio.web.pages.search import similar_pages
 from opilio.web.sentences import score_parts, verdict_sentence
 from opilio.web.templating import url_with_query
-from opilio.web.views import PageView
 
 _WORD = re.compile(r"\w[\w'’-]*")
 

@@ -7,9 +7,8 @@ import msgspec
 from opilio.core.errors import CollectionError, QueryError, UsageError
 from opilio.search.candidates import MAX_PAGE_SIZE
 from opilio.search.results import SORT_ORDERS, SearchFilters, SearchHit, SearchResults
-from opilio.web.context import NOTE_PARAM, PAGE_PARAM, AppContext, PageRequest, PageRoute, Param
+from opilio.web.context import NOTE_PARAM, PAGE_PARAM, AppContext, PageRequest, PageRoute, PageView, Param
 from opilio.web.templating import MAX_TIME, format_day, url_of_format, url_with_query
-from opilio.web.views import PageView
 
 FACETS = {"hosts": "host", "languages": "language", "genres": "genre", "bands": "band", "subtopics": "subtopic"}
 FACETS |= {"polarities": "polarity", "years": "year", "tags": "tag"}

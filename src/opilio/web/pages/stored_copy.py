@@ -26,9 +26,18 @@ from opilio.store.collection import Collection
 from opilio.store.versions import PageVersion, follow_moves, list_versions, read_stored_response
 from opilio.web.auth import POLICY
 from opilio.web.collections import UnknownCollectionError
-from opilio.web.context import NOTE_PARAM, AppContext, PageRequest, PageRoute, Param, RawRoute, parse_params
+from opilio.web.context import (
+    NOTE_PARAM,
+    AppContext,
+    PageRequest,
+    PageRoute,
+    PageView,
+    Param,
+    RawRoute,
+    attachment_header,
+    parse_params,
+)
 from opilio.web.templating import strip_invisible
-from opilio.web.views import PageView, attachment_header
 
 VIEWS = ("text", "original", "changes")
 MAX_SHOWN_CHARS = 200_000

@@ -23,8 +23,16 @@ from opilio.manage.topic_editor import (
 from opilio.store.collection import Collection
 from opilio.store.connection import CRAWL_COMMAND
 from opilio.topic.topic import Topic
-from opilio.web.context import NOTE_PARAM, ActionResult, ActionRoute, AppContext, PageRequest, PageRoute, Param
-from opilio.web.views import PageView
+from opilio.web.context import (
+    NOTE_PARAM,
+    ActionResult,
+    ActionRoute,
+    AppContext,
+    PageRequest,
+    PageRoute,
+    PageView,
+    Param,
+)
 
 FIELDS = ("description", "keywords", "contexts", "genres", "dewey")
 EXCERPT = 120
