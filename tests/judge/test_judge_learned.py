@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from opilio.core.records import Analysis, FetchResult, Outcome, Verdict
-from opilio.judge.learned import MIN_LABELS, LabelCalibration, LearnedJudge, with_link_score
+from opilio.judge.learned import MIN_LABELS, LabelCalibration, LearnedJudge
 from opilio.judge.similarity import CoverageJudge
 from opilio.learn.text_model import MAX_TERMS, TextModel
 from opilio.testing.conformance import check_judge, check_learner, lead_to, reading_of, terms_of
@@ -80,7 +80,8 @@ def test_length_does_not_count_with_weight_0() -> None:
 
 def test_link_to_a_page_counts_but_the_page_alone_is_kept() -> None:
     unsure = learned().judge(reading_of("song " * 3))
-    good, bad = with_link_score(0.75, unsure, 0.95), with_link_score(0.75, unsure, 0.05)
+    judge = LearnedJudge(coverage(), str, link_weight=0.75)
+    good, bad = judge.with_link_score(unsure, 0.95), judge.with_link_score(unsure, 0.05)
     assert good.score > 0.5 > bad.score
     assert good.relevant
     assert not bad.relevant
@@ -89,9 +90,14 @@ def test_link_to_a_page_counts_but_the_page_alone_is_kept() -> None:
     assert [reason.name for reason in good.reasons[1:3]] == ["page alone", "link to it"]
 
 
+def test_link_does_not_count_with_weight_0() -> None:
+    unsure = learned().judge(reading_of("song " * 3))
+    assert learned().with_link_score(unsure, 0.95) is unsure
+
+
 def test_link_does_not_count_for_a_rejected_page() -> None:
     rejected = Verdict(score=0.0, relevant=False)
-    assert with_link_score(0.75, rejected, 0.95) is rejected
+    assert LearnedJudge(coverage(), str, link_weight=0.75).with_link_score(rejected, 0.95) is rejected
 
 
 def test_topic_without_words_has_no_page() -> None:

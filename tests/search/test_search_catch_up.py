@@ -13,8 +13,9 @@ from checks.indexed import Sheet, judge, lose, spoil, store
 from opilio.core.errors import CollectionError
 from opilio.manage.compact import compact
 from opilio.search import indexer
+from opilio.search.documents import BATCH_ANSWERS
 from opilio.search.index import FullTextIndex, FullTextWriter, index_write_lock, prepare_index_folder
-from opilio.search.indexer import BATCH_ANSWERS, count_unindexed, rebuild_index, update_index
+from opilio.search.indexer import count_unindexed, rebuild_index, update_index
 from opilio.search.manifest import IndexManifest
 from opilio.search.results import SearchFilters
 from opilio.search.searcher import Searcher
@@ -181,7 +182,7 @@ def _die_at(folder: Path, moment: str, after: int) -> None:
         return result
 
     setattr(owner, name, dying)
-    indexer.BATCH_ANSWERS = 4
+    vars(indexer)["BATCH_ANSWERS"] = 4
     update_index(folder)
 
 

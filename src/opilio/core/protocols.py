@@ -169,6 +169,13 @@ class SamplesPages(Protocol):
 
 
 @runtime_checkable
+class WeighsLinks(Protocol):
+    """A judge that adds the score of the link to a page to its verdict (optional beside Judge)."""
+
+    def with_link_score(self, verdict: Verdict, link_score: float) -> Verdict: ...
+
+
+@runtime_checkable
 class WeighsTerms(Protocol):
     """A learner that knows what terms are worth."""
 

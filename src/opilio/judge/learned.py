@@ -81,7 +81,7 @@ class LearnedJudge(BaseLearner):
     ) -> None:
         self.base = base
         self.share = share
-        self.link_weight = link_weight
+        self._link_weight = link_weight
         self.length_weight = length_weight
         self._label_of = label_of
         # Only examples need the background: a crawl soon finds off-topic pages (docs/lab/committee.md).
@@ -148,6 +148,21 @@ class LearnedJudge(BaseLearner):
         by_length = Reason(LENGTH, length, -self.length_weight if length else 0.0)
         summary = (verdict.reasons[0], Reason("text model", text_logit, share), by_length)
         return Verdict(score=score, relevant=score >= 0.5, reasons=(*summary, *verdict.reasons[1:], *words))
+
+    def with_link_score(self, verdict: Verdict, link_score: float) -> Verdict:
+        """The verdict with the evidence of the link to the page: its probability before the page was fetched.
+
+        Links in the same list, folder and wording denoise a verdict on one short page (docs/lab/judge.md).
+        """
+        weight = self._link_weight
+        if not weight or not 0.0 < verdict.score < 1.0:
+            return verdict
+        link = weight * _bounded_logit(link_score)
+        score = logistic(LINK_BIAS + PAGE_WEIGHT * _bounded_logit(verdict.score) + link)
+        first, *others = verdict.reasons
+        evidence = Reason(PAGE_ALONE, verdict.score, PAGE_WEIGHT), Reason(LINK_TO_PAGE, link_score, weight)
+        reasons = (first, *evidence, *others)
+        return Verdict(score=score, relevant=score >= 0.5, reasons=reasons, page_score=verdict.score)
 
     def _relative_length(self, reading: Reading) -> float:
         """The logarithm of the page's length relative to the mean of the crawl; 0 until pages were learned."""
@@ -231,20 +246,6 @@ class LearnedJudge(BaseLearner):
         self.model.restore(kept.text)
         self._coverages = deque(kept.coverages, COVERAGE_WINDOW)
         self._lengths = deque(kept.lengths, COVERAGE_WINDOW)
-
-
-def with_link_score(weight: float, verdict: Verdict, link_score: float) -> Verdict:
-    """The verdict with the evidence of the link to the page: the probability that it had before the page was fetched.
-
-    Links in the same list, folder and wording denoise a verdict on one short page (docs/lab/judge.md).
-    """
-    if not 0.0 < verdict.score < 1.0:
-        return verdict
-    link = weight * _bounded_logit(link_score)
-    score = logistic(LINK_BIAS + PAGE_WEIGHT * _bounded_logit(verdict.score) + link)
-    first, *others = verdict.reasons
-    evidence = Reason(PAGE_ALONE, verdict.score, PAGE_WEIGHT), Reason(LINK_TO_PAGE, link_score, weight)
-    return Verdict(score=score, relevant=score >= 0.5, reasons=(first, *evidence, *others), page_score=verdict.score)
 
 
 def _bounded_logit(chance: float) -> float:

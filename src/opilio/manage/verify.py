@@ -18,11 +18,11 @@ from opilio.core.errors import CollectionError, ConfigError
 from opilio.engine.integrity import check_consistency, check_contents, check_counters, check_orphans, check_states
 from opilio.frontier.sqlite.queries import counter_problems, host_counter_problems
 from opilio.search.documents import DocumentReader
-from opilio.search.index import INDEX_FOLDER, FullTextIndex, index_write_lock, is_read_only, translate_index_errors
+from opilio.search.index import FullTextIndex, index_write_lock, is_read_only, translate_index_errors
 from opilio.search.manifest import IndexManifest
 from opilio.search.results import FOREVER
 from opilio.store.collection import CONFIG, Collection, open_readonly
-from opilio.store.connection import has_writer
+from opilio.store.connection import INDEX_FOLDER, has_writer
 from opilio.store.maintain.integrity import StoredRecord, database_problems, record_problem, stored_records
 from opilio.store.pages import count_indexable_versions, indexable_pages, page_keys_and_endings
 from opilio.store.postgres.chunks import delete_copies, storage_problems, unused_objects

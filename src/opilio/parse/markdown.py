@@ -79,7 +79,7 @@ def _take_span(cell: Element, name: str) -> int:
     return min(_MAX_SPAN, max(1, int(value))) if value.isascii() and value.isdigit() else 1
 
 
-_FENCE = re.compile("`{3,}")
+CODE_FENCE = re.compile("`{3,}")
 # The renderer writes emphasis as HTML where Markdown can't express it; the text matters more.
 _EMPHASIS_TAG = re.compile(r"`[^`]*`|</?(?:em|strong)>")
 _BLANK_LINES = re.compile(r"\n{3,}")
@@ -107,7 +107,7 @@ def render_markdown(main: Element, base: str, *, links: bool = True) -> str:
     flatten_tables(main)
     lines, inside, fence = [], False, ""
     for line in str(main.to_markdown(options)).split("\n"):
-        found = _FENCE.match(line.lstrip(" >"))
+        found = CODE_FENCE.match(line.lstrip(" >"))
         mark = found[0] if found else ""
         if mark and (not inside or mark == fence):
             inside, fence = not inside, mark

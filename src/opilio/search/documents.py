@@ -89,6 +89,9 @@ class CollectionChanges(msgspec.Struct, frozen=True, kw_only=True):
     removed: list[int]  # keys of pages to remove from the index
 
 
+BATCH_ANSWERS = 250  # responses that are indexed together
+
+
 class DocumentReader:
     """Reads the pages of one collection."""
 

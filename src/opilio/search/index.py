@@ -17,6 +17,7 @@ import tantivy
 
 from opilio.core.errors import CollectionError
 from opilio.search.schema import INDEX_VERSION, make_schema, register_analyzers
+from opilio.store.connection import INDEX_FOLDER
 from opilio.store.seal import SEAL_FILE
 
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
@@ -59,7 +60,6 @@ def _damaged(folders: tuple[Path, ...], error: BaseException) -> DamagedIndexErr
     return DamagedIndexError(f"{_named(folders)}: the index is damaged: {reason}; {advice}")
 
 
-INDEX_FOLDER = "index"
 INDEX_LOCK_FILE = "index.lock"
 VERSION_FILE = "version"
 CHANGED_FILE = "changed"  # touched when derived data changed

@@ -26,7 +26,7 @@ from opilio.search.clusters import (
     pack_stems,
     unpack_stems,
 )
-from opilio.search.documents import DocumentReader, UnparsedDocument, complete_document
+from opilio.search.documents import BATCH_ANSWERS, DocumentReader, UnparsedDocument, complete_document
 from opilio.search.index import (
     DamagedIndexError,
     FullTextIndex,
@@ -135,7 +135,6 @@ def stored_subtopics(manifest: IndexManifest) -> SubtopicClassifier:
     )
 
 
-BATCH_ANSWERS = 250  # responses per commit
 # Growth of the collection after which authority and subtopics are recomputed.
 RECOMPUTE_GROWTH_FACTOR = 1.25
 

@@ -11,8 +11,10 @@ a.example            the pages of this host, and pages that mention it
 
 import math
 import re
+from collections.abc import Callable
 from difflib import get_close_matches
 from itertools import pairwise
+from typing import TypeVar
 
 import msgspec
 
@@ -25,6 +27,8 @@ from opilio.search.schema import replace_surrogates
 from opilio.text.languages import is_function_bigram
 from opilio.text.tokens import UNSPACED_SCRIPTS, is_thai, thai_words
 from opilio.text.word_vectors import POLARITIES
+
+Query = TypeVar("Query")
 
 MAX_QUERY_LENGTH, MAX_TERMS, MAX_NESTING = 1_000, 64, 20
 MIN_DIVIDED_RUN = 5  # characters of Chinese or Japanese; fewer are a word or a name
@@ -107,6 +111,14 @@ class UrlMatch(msgspec.Struct, frozen=True, kw_only=True):
 def match_address(*urls: str) -> UrlMatch:
     """The page with one of these URLs, or a page that contains the first one."""
     return UrlMatch(text=urls[0], keys=tuple(url_key(canonicalize_url(url) or url) for url in urls))
+
+
+def translate_word(
+    text: str, on_url: Callable[[UrlMatch], Query], on_word: Callable[[str], Query | None]
+) -> Query | None:
+    """Translate a word without a field; one that looks like a URL without its scheme also finds that page or host."""
+    url = match_url_like(text)
+    return on_word(text) if url is None else on_url(url)
 
 
 def match_url_like(word: str) -> UrlMatch | None:

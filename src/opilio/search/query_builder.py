@@ -22,6 +22,7 @@ from opilio.search.query import (
     match_address,
     match_url_like,
     parse_day,
+    translate_word,
 )
 from opilio.search.results import FOREVER, SearchFilters
 from opilio.search.schema import (
@@ -219,7 +220,8 @@ class QueryBuilder:
             fact = tantivy.Query.term_query(self._scope.schema, term.field, filter_value(term))
             return tantivy.Query.const_score_query(fact, 0.0)
         if term.kind == "word":
-            return self._word(term.text, (term.field,)) if term.field else self._plain(term.text)
+            word = self._word(term.text, (term.field,)) if term.field else None
+            return word if term.field else translate_word(term.text, self._url, self._any_field)
         words = index_terms(term.text)
         if not words:
             return None
@@ -228,11 +230,6 @@ class QueryBuilder:
         if term.kind == "prefix":
             return self._prefix(term.field or EXACT_FIELD, words[-1])
         return tantivy.Query.fuzzy_term_query(self._scope.schema, term.field or EXACT_FIELD, words[-1], term.distance)
-
-    def _plain(self, text: str) -> tantivy.Query | None:
-        """A word without a field; one that looks like a URL without its scheme also finds that page or host."""
-        url = match_url_like(text)
-        return self._any_field(text) if url is None else self._url(url)
 
     def _url(self, url: UrlMatch) -> tantivy.Query:
         """The page with this URL first, or the pages of a host; then pages that contain the URL as text."""

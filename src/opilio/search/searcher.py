@@ -21,7 +21,6 @@ from opilio.core.records import url_key
 from opilio.core.urls import canonicalize_url
 from opilio.search.candidates import OpenIndex, RankingWeights, SearchCandidate, SearchRequest, build_hit
 from opilio.search.index import (
-    INDEX_FOLDER,
     DamagedIndexError,
     FullTextIndex,
     index_generation,
@@ -47,6 +46,7 @@ from opilio.search.schema import STORED_TEXT_FIELD, analyzer_for_language, norma
 from opilio.search.snippet import Highlighter
 from opilio.store.annotations import SavedSearch, read_tags
 from opilio.store.collection import check_collection, open_readonly
+from opilio.store.connection import INDEX_FOLDER
 
 if TYPE_CHECKING:
     from opilio.search.opensearch.index import OpenSearchIndex

@@ -20,6 +20,7 @@ from opilio.store.collection import CONFIG, Collection, is_linked, open_readonly
 from opilio.store.connection import (
     COMMAND_LOCK_TIMEOUT_S,
     DATABASE,
+    INDEX_FOLDER,
     LOCK_FILE,
     read_row,
     read_rows,
@@ -317,7 +318,6 @@ FILE_PATTERNS = (
     f"{CONFIG}*",
     LOCK_FILE,
 )
-INDEX_FOLDER = "index"
 
 
 class CollectionCard(msgspec.Struct, frozen=True, kw_only=True):

@@ -199,6 +199,7 @@ def upsert_sql(table: str, columns: Sequence[str], keys: Sequence[str]) -> str:
 
 
 LOCK_FILE = "crawl.lock"
+INDEX_FOLDER = "index"  # derived from the rest, by `search`
 LINK_FILE = "database.toml"  # in the cache of a collection in PostgreSQL: its address
 CRAWL_COMMAND = "crawl"  # the default command name of a writer
 RETRY_INTERVAL_S = 0.01

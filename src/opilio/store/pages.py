@@ -11,9 +11,9 @@ import msgspec
 from opilio.core.protocols import Database
 from opilio.core.records import Reason
 from opilio.store.connection import read_row, read_rows, read_value
+from opilio.store.schema import decode_reasons
 from opilio.store.warc import RecordPosition
 
-_decode_reasons = msgspec.msgpack.Decoder(tuple[Reason, ...]).decode
 PageSort = Literal["score", "newest", "oldest"]
 PAGE_SORTS: dict[PageSort, str] = {"score": "score DESC, seq", "newest": "seq DESC", "oldest": "seq"}
 _HAS_RECORD = "duplicate_of = 0 AND length > 0"
@@ -42,7 +42,7 @@ class JudgedPage(msgspec.Struct, frozen=True):
 
     @property
     def decoded_reasons(self) -> tuple[Reason, ...]:
-        return _decode_reasons(self.reasons)
+        return decode_reasons(self.reasons)
 
     @property
     def position(self) -> RecordPosition:

@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from opilio.core.records import Analysis, FetchResult, Lead, Outcome, Verdict
+from opilio.core.records import Analysis, FetchResult, Lead, Outcome, Reason, Verdict
 from opilio.store.connection import upsert_sql
 from opilio.store.warc import RecordPosition
 
 _SQL_TYPES = {int: "INTEGER", bool: "INTEGER", str: "TEXT", float: "REAL", bytes: "BLOB"}
 _NO_VERDICT = Verdict(score=0.0, relevant=False, reasons=())
 _encode = msgspec.msgpack.Encoder().encode
+decode_reasons = msgspec.msgpack.Decoder(tuple[Reason, ...]).decode
 
 
 class StoredVisit(NamedTuple):

@@ -18,7 +18,7 @@ from opilio.core.protocols import Database
 from opilio.core.records import FetchResult, Reason
 from opilio.store.collection import Collection
 from opilio.store.connection import read_rows, read_value
-from opilio.store.schema import ARCHIVE_PAGE
+from opilio.store.schema import ARCHIVE_PAGE, decode_reasons
 from opilio.store.warc import RecordPosition, read_record
 
 _ALL_LINKED_PAGES = """SELECT p.key, p.host, p.score, l.columns FROM page AS p JOIN links AS l ON l.parent = p.key
@@ -110,7 +110,6 @@ _NAMES = (
 _COLUMNS = ", ".join(_NAMES)
 _SELECT_CURRENT = f"SELECT {_COLUMNS}, 9e999, '' FROM page"
 _SELECT_PAST = f"SELECT {_COLUMNS}, until, cause FROM version"
-_reasons = msgspec.msgpack.Decoder(tuple[Reason, ...]).decode
 
 
 class PageVersion(msgspec.Struct, frozen=True, kw_only=True):
@@ -224,7 +223,7 @@ def _version(row: tuple[Any, ...]) -> PageVersion:
     *columns, until, cause = row
     fields = dict(zip(_NAMES, columns, strict=True))
     position = RecordPosition(fields.pop("warc"), fields.pop("offset"), fields.pop("length"))
-    reasons = _reasons(fields.pop("reasons"))
+    reasons = decode_reasons(fields.pop("reasons"))
     fields["relevant"], fields["noindex"] = bool(fields["relevant"]), bool(fields["noindex"])
     return PageVersion(**fields, warc_position=position, reasons=reasons, until=until, cause=cause)
 

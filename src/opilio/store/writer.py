@@ -9,7 +9,7 @@ from opilio.core.protocols import Database
 from opilio.core.records import Analysis, Outcome, PageChange, Reason, Seed, Verdict, url_key
 from opilio.store.collection import Collection
 from opilio.store.connection import upsert_sql
-from opilio.store.schema import INSERT_PAGE, page_values
+from opilio.store.schema import INSERT_PAGE, decode_reasons, page_values
 from opilio.store.versions import ArchivedPage, VersionArchiver
 from opilio.store.warc import RecordPosition, RecordWriter
 
@@ -20,7 +20,6 @@ _SAVE_SNAPSHOT = upsert_sql("snapshot", ("name", "version", "at", "state"), ("na
 SYNC_INTERVAL_S = 5.0
 ENDING_CHANGES = frozenset({PageChange.GONE, PageChange.MOVED})
 _encode = msgspec.msgpack.Encoder().encode
-_reasons = msgspec.msgpack.Decoder(tuple[Reason, ...]).decode
 # Stored beside the user's label.
 _JUDGE_VERDICTS = {"by the judge: not relevant": False, "by the judge: relevant": True}
 _JUDGE_VERDICT_NAMES = list(_JUDGE_VERDICTS)
@@ -159,7 +158,7 @@ class CollectionWriter:
         was, score, reasons = self._collection.connection.execute(
             "SELECT relevant, score, reasons FROM page WHERE key = ?", (key,)
         ).fetchone()
-        return bool(was), score, _reasons(reasons)
+        return bool(was), score, decode_reasons(reasons)
 
     def _write_verdict(self, key: int, was: bool, verdict: tuple[bool, float, tuple[Reason, ...]]) -> None:
         relevant, score, reasons = verdict

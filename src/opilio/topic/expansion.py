@@ -90,28 +90,12 @@ class FrozenExpansion(_ExpansionBase, tag="frozen"):
         return table
 
 
-class PeriodicExpansion(_ExpansionBase, tag="periodic", kw_only=True):
-    """After every `period` relevant pages, add the `added` best new terms and recompute all weights (S0-21).
-
-    In a table of `size` terms the new ones replace the weakest, which may be terms of the first table. The paper gives
-    neither period nor number (S0-E8). `trust` is the part of a weight that comes from the pages; the rest stays with
-    the first table, so that a misjudged page can't shift the topic permanently.
-    """
+class _GrowingExpansion(_ExpansionBase, kw_only=True):
+    """A first table, the pages that terms are chosen from, and the stems chosen so far, in order."""
 
     base: dict[str, float]
-    period: int = 50
-    added: int = 10
-    size: int = 100
-    trust: float = 0.5
-    min_score: float = 0.0
-    weighing: TfIdf = TfIdf()
     pages: TermStatistics = msgspec.field(default_factory=_bounded_statistics)
-    waiting: int = 0
-    chosen: list[str] = []  # stems added so far, in order
-
-    def __post_init__(self) -> None:
-        if self.period < 1 or not 0.0 <= self.trust <= 1.0:
-            raise TopicError(f"period must be at least 1 and trust within 0..1, not {self.period} and {self.trust}")
+    chosen: list[str] = []
 
     def merge_words(self, weights: Mapping[str, float]) -> None:
         """Add them to the first table."""
@@ -121,6 +105,27 @@ class PeriodicExpansion(_ExpansionBase, tag="periodic", kw_only=True):
         """Make them the first table."""
         self.base, self.chosen = dict(weights), []
         self.pages.forget(without)
+
+
+class PeriodicExpansion(_GrowingExpansion, tag="periodic", kw_only=True):
+    """After every `period` relevant pages, add the `added` best new terms and recompute all weights (S0-21).
+
+    In a table of `size` terms the new ones replace the weakest, which may be terms of the first table. The paper gives
+    neither period nor number (S0-E8). `trust` is the part of a weight that comes from the pages; the rest stays with
+    the first table, so that a misjudged page can't shift the topic permanently.
+    """
+
+    period: int = 50
+    added: int = 10
+    size: int = 100
+    trust: float = 0.5
+    min_score: float = 0.0
+    weighing: TfIdf = TfIdf()
+    waiting: int = 0
+
+    def __post_init__(self) -> None:
+        if self.period < 1 or not 0.0 <= self.trust <= 1.0:
+            raise TopicError(f"period must be at least 1 and trust within 0..1, not {self.period} and {self.trust}")
 
     def add_page(self, counts: Counts, score: float, background: Idf | None = None) -> None:
         """Add one relevant page."""
@@ -143,7 +148,7 @@ class PeriodicExpansion(_ExpansionBase, tag="periodic", kw_only=True):
         return table.next_version(_keep_labels(table, blended))
 
 
-class PagewiseExpansion(_ExpansionBase, tag="pagewise", kw_only=True):
+class PagewiseExpansion(_GrowingExpansion, tag="pagewise", kw_only=True):
     """Pages of relevance ≥ `threshold` (T_r) add the `share` of their heaviest keywords (S3-15).
 
     A page's keywords are its `keywords` heaviest stems; weights are those of the online tf·idf over all pages so far
@@ -159,7 +164,6 @@ class PagewiseExpansion(_ExpansionBase, tag="pagewise", kw_only=True):
     those of the table is filler and loses its weight (S3-E8).
     """
 
-    base: dict[str, float]
     threshold: float = 0.6
     share: float = 0.5
     keywords: int = 10
@@ -168,8 +172,6 @@ class PagewiseExpansion(_ExpansionBase, tag="pagewise", kw_only=True):
     built: int = 50
     period: int = 10
     weighing: WeightScheme = TfIdf()
-    pages: TermStatistics = msgspec.field(default_factory=_bounded_statistics)
-    chosen: list[str] = []
     waiting: int = 0
     # Number of seeds that the table is built from; 0: it does not wait for seeds.
     awaited: int = 0
@@ -186,15 +188,6 @@ class PagewiseExpansion(_ExpansionBase, tag="pagewise", kw_only=True):
     def waits_for_seeds(self) -> bool:
         """The frontier knows which seeds are still to be visited; a count here could get lost."""
         return self.awaited > 0
-
-    def merge_words(self, weights: Mapping[str, float]) -> None:
-        """Add them to the first table."""
-        self.base = {**weights, **self.base}
-
-    def rebase(self, weights: Mapping[str, float], without: Iterable[str]) -> None:
-        """Make them the first table."""
-        self.base, self.chosen = dict(weights), []
-        self.pages.forget(without)
 
     def add_page(self, counts: Counts, score: float, background: Idf | None = None) -> None:
         """Add one relevant page, if it is relevant enough. Before the table is built only seeds are added."""

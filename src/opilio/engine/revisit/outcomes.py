@@ -21,9 +21,9 @@ from opilio.store.collection import Collection
 from opilio.store.revisits import PageFacts, RevisitRecord, RevisitStore, Soft404Texts, StoredPageInfo
 from opilio.store.versions import page_keys
 from opilio.store.warc import parse_response, read_record
+from opilio.store.writer import ENDING_CHANGES
 
 REACHED_CHANGES = frozenset({PageChange.UNCHANGED, PageChange.CHANGED})
-REMOVAL_CHANGES = frozenset({PageChange.GONE, PageChange.MOVED})
 StoredPages = dict[int, StoredPageInfo]
 
 
@@ -177,9 +177,9 @@ class RevisitOutcomes:
         elif change is PageChange.GONE:
             record.strikes += 1
         self._save(record, gone=change is PageChange.GONE)
-        if change is PageChange.CHANGED or change in REMOVAL_CHANGES:
+        if change is PageChange.CHANGED or change in ENDING_CHANGES:
             if self._duplicate_detector is not None and stored.fingerprint:
-                self._duplicate_detector.forget(stored.key, stored.fingerprint, gone=change in REMOVAL_CHANGES)
+                self._duplicate_detector.forget(stored.key, stored.fingerprint, gone=change in ENDING_CHANGES)
             for copy, _ in self.store.duplicates_of(stored.key):
                 self._mark_probably_changed(copy, now)
 
@@ -198,7 +198,7 @@ class RevisitOutcomes:
         record.changed_at = at if changed else record.changed_at
 
     def _removal_events(self, stored: StoredPageInfo, outcome: Outcome, now: float) -> list[Event]:
-        if outcome.change not in REMOVAL_CHANGES or not stored.is_current:
+        if outcome.change not in ENDING_CHANGES or not stored.is_current:
             return []
         target = outcome.fetched.location if outcome.change is PageChange.MOVED else ""
         return [PageRemoved(at=now, url=stored.url, cause=outcome.change.value, target=target)]

@@ -24,6 +24,7 @@ from opilio.core.protocols import (
     Parser,
     Ranker,
     SamplesPages,
+    WeighsLinks,
 )
 from opilio.core.registry import ASSEMBLIES, build_component, load_plugin
 from opilio.core.settings import AgentTeamSettings, Settings
@@ -35,7 +36,6 @@ from opilio.engine.reseeding import seeds_finished_check
 from opilio.engine.wiring.topic import build_query_log_reader
 from opilio.engine.workers.pool import AnalysisPool, InlinePool, WorkerPool
 from opilio.engine.workers.process import AnalysisLimits
-from opilio.judge.learned import LearnedJudge, with_link_score
 from opilio.parse.html import HtmlParser
 from opilio.store.collection import Collection
 from opilio.store.writer import CollectionWriter
@@ -157,8 +157,7 @@ def build_crawler_parts(
         # A run with other options may have left states of learners that this one does not have.
         if name in learners:
             restore_state(learners[name], name, state)
-    link_weight = topic_judge.link_weight if isinstance(topic_judge, LearnedJudge) else 0.0
-    with_link = partial(with_link_score, link_weight) if link_weight else None
+    with_link = topic_judge.with_link_score if isinstance(topic_judge, WeighsLinks) else None
     sample = sampler.sample if sampler is not None else None
     features = PageFeatures(vocabulary, all_genres.detect, expands_by_pages, sample, with_link, site_text)
     features.counts_irrelevant = settings.expansion["kind"] == "pagewise" and settings.expansion["share"] > 0.0

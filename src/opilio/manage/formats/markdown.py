@@ -17,11 +17,11 @@ from opilio.core.records import url_key
 from opilio.core.urls import canonicalize_url
 from opilio.manage.pages import PageTable, StoredPage
 from opilio.parse.extract import extract_content
+from opilio.parse.markdown import CODE_FENCE
 from opilio.parse.signals import PageSignals
 from opilio.store.warc import read_record
 
 _HEADING = re.compile(r"(#{1,6}) (.+)")
-_FENCE = re.compile("`{3,}")
 
 
 class MarkdownChunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +78,7 @@ def _blocks(markdown: str) -> Iterator[str]:
     lines: list[str] = []
     fence = ""
     for line in markdown.split("\n"):
-        found = _FENCE.match(line.lstrip(" >"))
+        found = CODE_FENCE.match(line.lstrip(" >"))
         if found and not fence:
             fence = found[0]
         elif found and found[0] == fence:

@@ -23,7 +23,7 @@ import msgspec
 from opilio.core.errors import CollectionError, QueryError, ServerError, UsageError
 from opilio.parse.html import HtmlParser
 from opilio.search.candidates import RankingWeights, SearchCandidate, SearchRequest, build_hit
-from opilio.search.documents import DocumentReader, UnparsedDocument, complete_document
+from opilio.search.documents import BATCH_ANSWERS, DocumentReader, UnparsedDocument, complete_document
 from opilio.search.opensearch.queries import Json, QueryTranslator
 from opilio.search.query import parse_query, positive_terms
 from opilio.search.query_builder import FILTER_FIELD_NAMES
@@ -52,7 +52,6 @@ from opilio.search.snippet import Highlighter
 from opilio.store.collection import open_readonly
 
 TIMEOUT_S = 60.0
-BATCH_ANSWERS = 250  # responses that are indexed together
 BULK_BYTES = 8 << 20  # of one request; the server takes 100 MB
 LANGUAGES = 8  # most frequent ones, in which a query is stemmed
 _TEXT = {"type": "text", "analyzer": "whitespace"}

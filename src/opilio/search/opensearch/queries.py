@@ -16,8 +16,8 @@ from opilio.search.query import (
     check_time,
     is_plain_word,
     match_address,
-    match_url_like,
     parse_day,
+    translate_word,
 )
 from opilio.search.query_builder import (
     EXACT_URL_SCORE,
@@ -86,7 +86,9 @@ class QueryTranslator:
         if term.field in FILTER_FIELD_NAMES:
             return {"constant_score": {"filter": {"term": {term.field: filter_value(term)}}, "boost": 0.0}}
         if term.kind == "word":
-            return self._word(term.text, (term.field,)) if term.field else self._plain(term.text)
+            if not term.field:
+                return translate_word(term.text, self._url, self._any_field)
+            return self._word(term.text, (term.field,))
         words, field = index_terms(term.text), term.field or EXACT_FIELD
         if words and term.kind == "address":
             return self._url(match_address(term.text))
@@ -101,11 +103,6 @@ class QueryTranslator:
         if term.kind == "prefix":
             return {"prefix": {field: {"value": words[-1]}}}
         return {"fuzzy": {field: {"value": words[-1], "fuzziness": term.distance, "transpositions": True}}}
-
-    def _plain(self, text: str) -> Json | None:
-        """A word without a field; one that looks like a URL without its scheme also finds that page or host."""
-        url = match_url_like(text)
-        return self._any_field(text) if url is None else self._url(url)
 
     def _url(self, url: UrlMatch) -> Json:
         """The page with this URL first, or the pages of a host; then pages that contain the URL as text."""

@@ -9,7 +9,7 @@ import msgspec
 
 from opilio.core.errors import UsageError
 from opilio.core.settings import Tree
-from opilio.store.annotations import CollectionCard, delete_collection, read_card, write_card
+from opilio.store.annotations import MAX_NOTE_CHARS, CollectionCard, delete_collection, read_card, write_card
 from opilio.store.collection import load_settings
 from opilio.web.charts import harvest_curve
 from opilio.web.context import (
@@ -25,7 +25,6 @@ from opilio.web.context import (
 from opilio.web.stats import ACTIVE_STATES, crawl_stats
 
 MAX_TITLE_CHARS = 120
-MAX_NOTE_CHARS = 5_000
 
 
 def show_manage(context: AppContext, request: PageRequest) -> PageView:
