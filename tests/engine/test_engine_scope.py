@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from checks.small_webs import BIRDS, SmallWeb, crawl, opilio, page, redirect, rows, served, settings_for, stored, word
-from opilio.cli.settings_options import read_seed_options
+from opilio.cli.crawl_run import read_seed_options
 from opilio.manage.why import why
 
 ROOT = "http://example.org/"

@@ -24,6 +24,7 @@ EXEMPT = {
     "frontier/memory.py:MemoryFrontier public methods": "implements Frontier",
     "frontier/sqlite/frontier.py:SqliteFrontier public methods": "implements Frontier",
     "frontier/postgres/frontier.py:PostgresFrontier public methods": "implements Frontier",
+    "judge/learned.py:LearnedJudge public methods": "implements Judge, Learns, SamplesPages and WeighsLinks",
     "methods/agents/frontier.py:SharedFrontier public methods": "implements Frontier",
     "methods/agents/link_queue.py:AgentLinkQueue public methods": "one queue: what it offers belongs together",
     "methods/treasure/ranker.py:tgraph_ranker parameters": "the options of the ranker are its factory's arguments",

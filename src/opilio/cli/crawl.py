@@ -97,9 +97,8 @@ def crawl(
     """
     # The engine takes a moment to import; nothing is open yet, so Ctrl-C may end the process at once.
     exit_on_signals()
-    from opilio.cli.crawl_run import CrawlOptions, run_crawl
+    from opilio.cli.crawl_run import CrawlOptions, merge_options, read_scope_options, read_seed_options, run_crawl
     from opilio.cli.demo import demo_proxy
-    from opilio.cli.settings_options import merge_options, read_scope_options, read_seed_options
 
     given: dict[str, Any] = {
         "strategy": strategy,
@@ -137,8 +136,7 @@ def worker(
     Ctrl-C leaves the crawl to the others. A crawl that was stopped is resumed, unless --no-resume is given.
     """
     exit_on_signals()
-    from opilio.cli.crawl_run import CrawlOptions, run_crawl
-    from opilio.cli.settings_options import merge_options
+    from opilio.cli.crawl_run import CrawlOptions, merge_options, run_crawl
     from opilio.core.errors import UsageError
     from opilio.store.collection import check_collection, is_linked
     from opilio.store.postgres.collection import stop_reason_of

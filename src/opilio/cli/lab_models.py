@@ -202,7 +202,7 @@ def show_graph(
 
 def _settings(engines: list[str] | None, sets: list[str] | None, language: str) -> "Settings":
     """A crawl that fetches only what the search engines name."""
-    from opilio.cli.settings_options import merge_options
+    from opilio.cli.crawl_run import merge_options
     from opilio.engine.wiring.seeding import no_engines_error, with_engines
     from opilio.topic.setup import resolve_settings
 

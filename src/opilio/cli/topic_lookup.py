@@ -122,7 +122,7 @@ def seeds(
 
     Prints priority, votes, URL and the engines that named it.
     """
-    from opilio.cli.settings_options import merge_options
+    from opilio.cli.crawl_run import merge_options
     from opilio.core.errors import ConfigError, SeedError
     from opilio.core.files import pluralize, require_new_file, write_output
     from opilio.engine.reseeding import build_seed_request

@@ -255,6 +255,10 @@ class PageRoute(msgspec.Struct, frozen=True, kw_only=True):
     params: tuple[Param, ...] = ()
     has_table: bool = True
 
+    def __post_init__(self) -> None:
+        # Every page can show a message.
+        msgspec.structs.force_setattr(self, "params", (*self.params, NOTE_PARAM))
+
 
 class ActionRoute(msgspec.Struct, frozen=True, kw_only=True):
     """A request that changes something."""

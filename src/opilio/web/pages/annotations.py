@@ -34,7 +34,6 @@ from opilio.store.annotations import (
 from opilio.store.collection import Collection
 from opilio.web.collections import UnknownCollectionError
 from opilio.web.context import (
-    NOTE_PARAM,
     ActionResult,
     ActionRoute,
     AppContext,
@@ -207,13 +206,12 @@ PAGES = (
         path="/c/{name}/lists",
         show=show_lists,
         about="Lists of pages, tags, and saved searches with their new hits.",
-        params=(NOTE_PARAM,),
     ),
     PageRoute(
         path="/c/{name}/list",
         show=show_list,
         about="The pages of a list in its order.",
-        params=(_LIST, NOTE_PARAM),
+        params=(_LIST,),
     ),
 )
 ACTIONS = (

@@ -29,7 +29,6 @@ from opilio.store.pages import newest_pages
 from opilio.store.run_tables import EventFilter, EventRow, events_after, newest_events
 from opilio.web.charts import format_time, harvest_curve
 from opilio.web.context import (
-    NOTE_PARAM,
     ActionResult,
     ActionRoute,
     AppContext,
@@ -240,7 +239,6 @@ PAGES = (
         path="/c/{name}",
         show=show_crawl,
         about="One crawl: state, harvest curve, next URLs, hosts, errors, events.",
-        params=(NOTE_PARAM,),
     ),
     PageRoute(
         path="/c/{name}/events",
@@ -251,7 +249,6 @@ PAGES = (
             Param(name="level", about="Only this level.", kind="choice", choices=("info", "warning", "error")),
             Param(name="text", about="Only events that contain this text."),
             Param(name="before", about="Only events before this number.", kind="integer", default=0, maximum=2**60),
-            NOTE_PARAM,
         ),
     ),
 )

@@ -26,7 +26,7 @@ from opilio.store.run_tables import has_table
 from opilio.text.tokens import url_words
 from opilio.topic.setup import background_frequencies, background_idf, build_vocabulary
 from opilio.topic.topic import build_topic_table, make_topic
-from opilio.web.context import NOTE_PARAM, AppContext, PageRequest, PageRoute, PageView, Param
+from opilio.web.context import AppContext, PageRequest, PageRoute, PageView, Param
 from opilio.web.pages.page import page_label
 from opilio.web.sentences import verdict_sentence
 from opilio.web.stats import ACTIVE_STATES, crawl_stats
@@ -202,13 +202,12 @@ PAGES = (
                 minimum=0,
                 maximum=10**9,
             ),
-            NOTE_PARAM,
         ),
     ),
     PageRoute(
         path="/c/{name}/review",
         show=show_review,
         about="The pages with the least certain verdicts, and the estimated precision.",
-        params=(Param(name="size", about="Number of pages.", kind="integer", default=20, maximum=100), NOTE_PARAM),
+        params=(Param(name="size", about="Number of pages.", kind="integer", default=20, maximum=100),),
     ),
 )

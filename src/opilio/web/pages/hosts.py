@@ -26,7 +26,6 @@ from opilio.store.collection import Collection
 from opilio.store.writer import stored_robots
 from opilio.web.collections import UnknownCollectionError
 from opilio.web.context import (
-    NOTE_PARAM,
     PAGE_PARAM,
     SIZE_PARAM,
     AppContext,
@@ -272,19 +271,18 @@ PAGES = (
             SIZE_PARAM,
             Param(name="sort", about="The order.", kind="choice", choices=SORTS, default="relevant"),
             Param(name="text", about="Only hosts with this in their name."),
-            NOTE_PARAM,
         ),
     ),
     PageRoute(
         path="/c/{name}/host",
         show=show_host,
         about="One host: its pages, its queue, its failures, its robots.txt.",
-        params=(Param(name="host", about="The host's name.", required=True), PAGE_PARAM, NOTE_PARAM),
+        params=(Param(name="host", about="The host's name.", required=True), PAGE_PARAM),
     ),
     PageRoute(
         path="/c/{name}/graph",
         show=show_graph,
         about="The graph of hosts: which led to which.",
-        params=(HOST_COUNT, NOTE_PARAM),
+        params=(HOST_COUNT,),
     ),
 )

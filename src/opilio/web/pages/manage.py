@@ -13,7 +13,6 @@ from opilio.store.annotations import MAX_NOTE_CHARS, CollectionCard, delete_coll
 from opilio.store.collection import load_settings
 from opilio.web.charts import harvest_curve
 from opilio.web.context import (
-    NOTE_PARAM,
     ActionResult,
     ActionRoute,
     AppContext,
@@ -183,7 +182,6 @@ PAGES = (
         path="/c/{name}/manage",
         show=show_manage,
         about="Title, note and settings of a collection; archive or delete it.",
-        params=(NOTE_PARAM,),
     ),
     PageRoute(
         path="/runs",
@@ -202,7 +200,6 @@ PAGES = (
             Param(name="from", about="The first page of the curves.", kind="integer", default=1),
             Param(name="to", about="Their last page; 0: the end.", kind="integer", default=0, minimum=0),
             Param(name="all", about="1: also settings that do not differ.", kind="flag", default=False),
-            NOTE_PARAM,
         ),
     ),
 )

@@ -28,7 +28,6 @@ from opilio.topic.setup import resolve_settings
 from opilio.web.auth import reject_local_settings
 from opilio.web.collections import ServedCollections
 from opilio.web.context import (
-    NOTE_PARAM,
     ActionResult,
     ActionRoute,
     AppContext,
@@ -300,7 +299,6 @@ PAGES = (
         params=(
             *_PARAMS,
             Param(name="all", about="1: show all fields at once.", kind="flag", default=False),
-            NOTE_PARAM,
         ),
         has_table=False,
     ),

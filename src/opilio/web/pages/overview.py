@@ -19,7 +19,6 @@ from opilio.store.pages import PAGE_SORTS, ListFilter, list_pages
 from opilio.store.run_tables import EventFilter, SeedResult, newest_events, seed_results
 from opilio.web.charts import harvest_curve, sparkline_path
 from opilio.web.context import (
-    NOTE_PARAM,
     PAGE_PARAM,
     SIZE_PARAM,
     ActionResult,
@@ -149,16 +148,12 @@ PAGES = (
         path="/",
         show=show_home,
         about="All collections with their state.",
-        params=(
-            Param(name="sort", about="The order.", kind="choice", choices=tuple(HOME_SORTS), default="activity"),
-            NOTE_PARAM,
-        ),
+        params=(Param(name="sort", about="The order.", kind="choice", choices=tuple(HOME_SORTS), default="activity"),),
     ),
     PageRoute(
         path="/help",
         show=show_help,
         about="Keyboard shortcuts, query syntax, data formats.",
-        params=(NOTE_PARAM,),
         has_table=False,
     ),
     PageRoute(
@@ -171,16 +166,14 @@ PAGES = (
             Param(name="relevant", about="Which pages.", kind="choice", choices=("yes", "no", "all"), default="yes"),
             Param(name="sort", about="The order.", kind="choice", choices=tuple(PAGE_SORTS), default="score"),
             Param(name="text", about="Only pages with this text in title or URL."),
-            NOTE_PARAM,
         ),
     ),
     PageRoute(
         path="/c/{name}/seeds",
         show=show_seeds,
         about="The seeds and their sources.",
-        params=(NOTE_PARAM,),
     ),
-    PageRoute(path="/c/{name}/agents", show=show_agents, about="The agents of a crawl.", params=(NOTE_PARAM,)),
+    PageRoute(path="/c/{name}/agents", show=show_agents, about="The agents of a crawl."),
 )
 ACTIONS = (
     ActionRoute(

@@ -26,7 +26,6 @@ from opilio.text.vocabulary import Vocabulary, term_id
 from opilio.topic.evolving import restored_table
 from opilio.web.collections import UnknownCollectionError
 from opilio.web.context import (
-    NOTE_PARAM,
     ActionResult,
     ActionRoute,
     AppContext,
@@ -206,10 +205,7 @@ PAGES = (
         path="/c/{name}/page",
         show=show_page,
         about="One page or URL: its text, why it was fetched and judged so, links in and out, versions, copies.",
-        params=(
-            Param(name="url", about="The address of the page.", required=True),
-            NOTE_PARAM,
-        ),
+        params=(Param(name="url", about="The address of the page.", required=True),),
     ),
 )
 ACTIONS = (

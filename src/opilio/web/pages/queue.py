@@ -32,7 +32,6 @@ from opilio.store.run_tables import first_event_at
 from opilio.store.versions import links_of
 from opilio.web.charts import histogram
 from opilio.web.context import (
-    NOTE_PARAM,
     PAGE_PARAM,
     SIZE_PARAM,
     ActionResult,
@@ -205,7 +204,7 @@ PAGES = (
         path="/c/{name}/queue",
         show=show_queue,
         about="The next URLs, best first.",
-        params=(PAGE_PARAM, SIZE_PARAM, NOTE_PARAM),
+        params=(PAGE_PARAM, SIZE_PARAM),
     ),
     PageRoute(
         path="/c/{name}/errors",
@@ -214,7 +213,6 @@ PAGES = (
         params=(
             Param(name="cause", about="Only this cause, such as timeout or status 404."),
             Param(name="host", about="Only this host."),
-            NOTE_PARAM,
         ),
     ),
 )

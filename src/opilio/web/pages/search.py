@@ -7,7 +7,7 @@ import msgspec
 from opilio.core.errors import CollectionError, QueryError, UsageError
 from opilio.search.candidates import MAX_PAGE_SIZE
 from opilio.search.results import SORT_ORDERS, SearchFilters, SearchHit, SearchResults
-from opilio.web.context import NOTE_PARAM, PAGE_PARAM, AppContext, PageRequest, PageRoute, PageView, Param
+from opilio.web.context import PAGE_PARAM, AppContext, PageRequest, PageRoute, PageView, Param
 from opilio.web.templating import MAX_TIME, format_day, url_of_format, url_with_query
 
 FACETS = {"hosts": "host", "languages": "language", "genres": "genre", "bands": "band", "subtopics": "subtopic"}
@@ -202,7 +202,6 @@ SEARCH_PARAMS = (
     Param(name="sort", about="The order.", kind="choice", choices=SORT_ORDERS, default="best"),
     PAGE_PARAM,
     Param(name="size", about="Results per page.", kind="integer", default=10, maximum=MAX_PAGE_SIZE),
-    NOTE_PARAM,
 )
 _DEFAULTS = {param.name: param.default for param in SEARCH_PARAMS}
 # A feed has its own order and size, and is for relevant pages.
@@ -213,6 +212,5 @@ PAGES = (
         path="/c/{name}/subtopics",
         show=show_subtopics,
         about="The relevant pages in groups.",
-        params=(NOTE_PARAM,),
     ),
 )

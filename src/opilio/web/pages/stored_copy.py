@@ -27,7 +27,6 @@ from opilio.store.versions import PageVersion, follow_moves, list_versions, read
 from opilio.web.auth import POLICY
 from opilio.web.collections import UnknownCollectionError
 from opilio.web.context import (
-    NOTE_PARAM,
     AppContext,
     PageRequest,
     PageRoute,
@@ -292,7 +291,6 @@ PAGES = (
                 minimum=0,
             ),
             Param(name="q", about="Mark the words of this query in the text."),
-            NOTE_PARAM,
         ),
     ),
 )

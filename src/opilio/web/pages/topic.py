@@ -24,7 +24,6 @@ from opilio.store.collection import Collection
 from opilio.store.connection import CRAWL_COMMAND
 from opilio.topic.topic import Topic
 from opilio.web.context import (
-    NOTE_PARAM,
     ActionResult,
     ActionRoute,
     AppContext,
@@ -210,7 +209,6 @@ PAGES = (
         path="/c/{name}/topic",
         show=show_topic,
         about="The topic: its definition, the current keywords, and all versions.",
-        params=(NOTE_PARAM,),
     ),
 )
 ACTIONS = (
