@@ -80,9 +80,10 @@ def measure(source: Path) -> dict[str, object]:
     folder, largest = Counter(path.parent for path in paths).most_common(1)[0]
     found = importers(texts)
     return {
-        "modules": len(paths),
+        "modules": f"{len(paths)} ({len(own)} without `__init__`)",
         "median code lines per module": f"{median(sizes.values()):g} ({median(own):g} without `__init__`)",
         "modules under 40 code lines (without `__init__`)": sum(1 for size in own if size < SMALL_MODULE_LINES),
+        "largest module (code lines)": max(own),
         "largest package (modules)": f"{largest} (`{folder.relative_to(source / 'opilio').as_posix()}`)",
         "modules with a single importer": sum(1 for names in found.values() if len(names) == 1),
         "duplicate class names": duplicate_classes(texts),
