@@ -15,6 +15,7 @@ from opilio.methods.dewey.detect import (
     find_galaxy,
     first_galaxy,
 )
+from opilio.methods.dewey.lexicon import builtin_lexicon
 from opilio.methods.dewey.view import draw_dots
 
 CLOTHING = LexiconHit(0, 1, "clothing", ("155.95", "391", "746.92"))
@@ -150,3 +151,11 @@ def test_picture_shows_length_against_number_s2_19() -> None:
         "415  o               noun  (outlier)",
     ]
     assert draw_dots([], Galaxy()).startswith("no dots")
+
+
+def test_hundreds_of_words_have_numbers_in_several_classes_s2_25_s2_f4() -> None:
+    """A galaxy has something to decide: a ring is in algebra and in metalwork, a bond in finance and in chemistry."""
+    numbers = builtin_lexicon().numbers
+    several = [term for term, found in numbers.items() if " " not in term and len({n[:3] for n in found}) > 1]
+    assert len(several) > 300
+    assert {"python", "jaguar", "mercury", "cell", "crane", "ring", "bond", "iris"} <= set(several)
