@@ -40,12 +40,19 @@ from opilio.web.collections import BackgroundIndexer
 COMMAND = (sys.executable, "-m", "opilio")
 FIRST_PAGES = 50
 SEARCH_EVERY_S = 5.0
+# Counts the updates that change the live page.
+COUNT_UPDATES = """() => {
+  window.updates = 0;
+  const watched = {subtree: true, childList: true, characterData: true};
+  new MutationObserver(() => window.updates++).observe(document.querySelector("main"), watched);
+}"""
 
 
 class Run(NamedTuple):
     pages_per_s: float
     took_s: float
-    crawl_cpu_s: float
+    crawl_cpu_s: float  # of the engine and its workers
+    crawl_mib: float  # peak memory of the largest of them
     other_cpu_s: float  # of whatever looked on
     looks: int
     not_indexed: int  # pages when the crawl ended
@@ -119,7 +126,7 @@ def _run(folder: Path, options: list[str], looking: Callable[[Path], Looking]) -
     missing = count_unindexed(folder)
     other_cpu, looks = looker.close()
     speed, took_s = _speed(folder)
-    return Run(speed, took_s, _cpu(used), other_cpu, looks, missing)
+    return Run(speed, took_s, _cpu(used), round(used.ru_maxrss / 1024, 1), other_cpu, looks, missing)
 
 
 def _speed(folder: Path) -> tuple[float, float]:
@@ -197,9 +204,10 @@ class _Pages:
             browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
             page = browser.new_page()
             page.goto(self._page)
+            page.evaluate(COUNT_UPDATES)
             while not self._over.is_set():
                 page.wait_for_timeout(500)
-            self._looks = int(page.evaluate("document.querySelector('[data-live]').dataset.looks ?? 0"))
+            self._looks = int(page.evaluate("window.updates"))
             browser.close()
 
     def close(self) -> tuple[float, int]:
@@ -244,8 +252,11 @@ def _tell(runs: dict[str, list[Run]]) -> None:
     for kind, found in runs.items():
         speed = statistics.median(run.pages_per_s for run in found)
         share = statistics.median(run.other_cpu_s / run.took_s / (os.cpu_count() or 1) for run in found)
+        cpu = statistics.median(run.crawl_cpu_s for run in found)
+        mib = statistics.median(run.crawl_mib for run in found)
         print(
-            f"{kind}: {speed:.1f} pages/s, {speed / alone:.3f} of alone; beside it {share:.4f} of all cores were used"
+            f"{kind}: {speed:.1f} pages/s, {speed / alone:.3f} of alone; CPU of the crawl {cpu:.1f} s, memory {mib:.0f}"
+            f" MiB; beside it {share:.4f} of all cores were used"
         )
 
 

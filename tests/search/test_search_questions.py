@@ -83,6 +83,12 @@ def test_misspelled_words_are_searched_corrected_and_suggested(searcher: Searche
     assert "eagle" in [segment.text for segment in results.hits[0].snippet if segment.marked]
 
 
+def test_stop_words_of_a_question_are_not_highlighted(searcher: Searcher) -> None:
+    hit = searcher.search("what is a bird with wings").hits[0]
+    marked = {segment.text for segment in hit.snippet if segment.marked}
+    assert marked == {"bird", "wings"}
+
+
 def test_page_found_by_its_meaning_is_marked(searcher: Searcher) -> None:
     results = searcher.search("Geschichte der Eisenbahn")
     assert results.hits[0].by_meaning

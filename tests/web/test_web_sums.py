@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,13 +10,15 @@ from hypothesis import strategies as st
 
 from checks.page_server import Client, crawled, mixed_web, pages_of
 from checks.small_webs import crawl, rows, served, settings_for
+from opilio.core.settings import StopSettings
 from opilio.store.collection import Collection, open_readonly
+from opilio.store.writer import CrawlCounts
 from opilio.web.charts import comparison_chart, harvest_curve, line_chart, tick_values
 from opilio.web.context import PageRoute
 from opilio.web.pages import PAGES
 from opilio.web.pages.hosts import layout_graph
 from opilio.web.pages.queue import top_queue_rows
-from opilio.web.stats import CollectionStats
+from opilio.web.stats import CollectionStats, RemainingWork, remaining_work
 
 SEED = "http://h0.example/0.html"
 DOCS = Path(__file__).parents[2] / "docs" / "pages.md"
@@ -64,6 +67,29 @@ def test_age_counts_from_the_first_fetch_of_a_parent_or_the_start(tmp_path: Path
     with open_readonly(folder) as collection:
         ages = {entry["parent"]: entry["waits_s"] for entry in top_queue_rows(collection, 0, 50, fetched + 100.0)}
     assert ages == {"": round(fetched + 100.0 - began, 1), SEED: 100.0}
+
+
+@pytest.mark.parametrize(
+    ("limits", "remaining"),
+    [
+        ({"pages": 10}, RemainingWork(4, "pages", 2.0)),
+        ({"pages": 0, "fetches": 20}, RemainingWork(12, "requests", 6.0)),
+        ({"pages": 100, "fetches": 5}, RemainingWork(0, "requests", 0.0)),  # reached
+        ({"pages": 0, "relevant": 7}, RemainingWork(2, "relevant pages", None)),
+        ({"pages": 0}, None),
+    ],
+)
+def test_remaining_work_is_that_to_the_nearest_limit(limits: dict[str, int], remaining: RemainingWork | None) -> None:
+    counts = CrawlCounts(pages=6, fetched=8, relevant=5)
+    assert remaining_work(msgspec.convert(limits, StopSettings), counts, 2.0) == remaining
+
+
+def test_collection_without_a_title_has_its_name_on_the_card(tmp_path: Path) -> None:
+    folder = crawled(tmp_path / "birds")
+    with pages_of([folder], tmp_path) as client:
+        assert ">birds</a></h3>" in client.get("/").text
+        client.form("/c/birds/manage", {"do": "save", "title": "Wrens", "notes": ""})
+        assert ">Wrens</a></h3>" in client.get("/").text
 
 
 def test_page_of_a_dead_seed_names_the_error(tmp_path: Path) -> None:

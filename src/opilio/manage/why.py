@@ -68,7 +68,7 @@ FEATURE_DESCRIPTIONS = {
     "query": "URL with a query",
     "words at it": "words of the link, by the pages read so far",
     "words around": "words around the link, by the pages read so far",
-    "meaning": "words of its meaning, by the pages read so far; similarity to the topic",
+    "meaning": "its meaning, compared with the topic and the pages read so far",
     "meaning learned": "links of similar meaning",
     "found": "number of pages that link to it",
     "relevant parents": "number of relevant pages that link to it",

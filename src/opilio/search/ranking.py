@@ -337,8 +337,7 @@ class Search:
 
     def _hits(self, chosen: Iterable[SearchCandidate]) -> Iterable[SearchHit]:
         makers: dict[str, Highlighter] = {}
-        wanted = [term for term in positive_terms(self._group) if term.field not in FILTER_FIELD_NAMES]
-        wanted += self._forms.extra_terms()
+        wanted = self.content_terms()
         for one in chosen:
             stored = one.searcher.doc(one.address).to_dict()
             language = str(stored["language"][0])

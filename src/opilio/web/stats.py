@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from opilio.core.protocols import Database
-from opilio.core.settings import Tree
+from opilio.core.settings import StopSettings, Tree
 from opilio.frontier.postgres.frontier import open_frontier
 from opilio.store.annotations import read_card
 from opilio.store.collection import Collection, load_settings, stored_stop_settings
@@ -163,7 +163,7 @@ def crawl_stats(collection: Collection, stats: CollectionStats, now: float) -> d
     rate = stats.rate(now) if state == "running" else 0.0
     card = read_card(collection)
     return {
-        "title": card.title or collection.folder.resolve().name,
+        "title": card.title,
         "note": card.note,
         "archived": card.archived,
         "state": state,
@@ -186,11 +186,34 @@ def crawl_stats(collection: Collection, stats: CollectionStats, now: float) -> d
         "hosts": frontier.hosts,
         "budget": stop.pages,
         "limits": {"pages": stop.pages, "fetches": stop.fetches, "relevant": stop.relevant, "minutes": stop.minutes},
-        "eta_s": (stop.pages - counts.pages) / rate if stop.pages > counts.pages and rate > 0 else None,
+        "remaining": remaining_work(stop, counts, rate),
         "expected_relevant": float(collection.meta("expected_relevant", "0")) or None,
         "alerts": alerts(counts, stats, state),
         "stops_below": stop.harvest_below,
     }
+
+
+class RemainingWork(msgspec.Struct, frozen=True):
+    """What a crawl may still do: by the limit that it will reach first."""
+
+    number: int
+    unit: str  # pages, requests, relevant pages
+    seconds: float | None  # at its current rate, where it can be told
+
+
+def remaining_work(stop: StopSettings, counts: CrawlCounts, pages_per_s: float) -> RemainingWork | None:
+    """What is left until a limit; None if there is none."""
+    limits = (
+        (stop.pages, counts.pages, "pages"),
+        (stop.fetches, counts.fetched, "requests"),
+        (stop.relevant, counts.relevant, "relevant pages"),
+    )
+    left = [(max(limit - reached, 0), unit) for limit, reached, unit in limits if limit]
+    if not left:
+        return None
+    number, unit = min(left)
+    steady = unit != "relevant pages" and pages_per_s > 0
+    return RemainingWork(number, unit, number / pages_per_s if steady else None)
 
 
 def consistent_counts(stored: CrawlCounts, stats: CollectionStats) -> CrawlCounts:

@@ -216,7 +216,7 @@ ACTIONS = (
                 choices=("save", "archive", "unarchive", "delete"),
                 required=True,
             ),
-            Param(name="title", about="With save: the name shown on cards; empty: the folder's name."),
+            Param(name="title", about="With save: the name shown on cards; empty: the name in the URL."),
             Param(
                 name="notes", about="With save: a note, shown on the card and among the runs.", maximum=MAX_NOTE_CHARS
             ),
