@@ -198,7 +198,7 @@ class RemainingWork(msgspec.Struct, frozen=True):
 
     number: int
     unit: str  # pages, requests, relevant pages
-    seconds: float | None  # at its current rate, where it can be told
+    seconds: float | None  # at its current rate; None if unknown
 
 
 def remaining_work(stop: StopSettings, counts: CrawlCounts, pages_per_s: float) -> RemainingWork | None:
