@@ -13,6 +13,7 @@ from opilio.manage.export import export_to_file
 from opilio.manage.status import collection_status
 from opilio.manage.verify import verify
 from opilio.manage.why import why
+from opilio.parse.html import MAX_TAGS
 from opilio.search.indexer import update_index
 from opilio.search.searcher import Searcher
 from opilio.store.page_selection import PageFilter
@@ -103,3 +104,11 @@ def test_page_that_is_too_long_is_kept_in_part(tmp_path: Path) -> None:
         False,
         True,
     ]
+
+
+def test_page_with_too_many_tags_is_read_in_part(tmp_path: Path) -> None:
+    body = f"<p>{BIRDS}" + "<p>wren" * MAX_TAGS + '<p><a href="/never">end</a>'
+    web = {ROOT: RecordedResponse(200, (HTML,), body.encode()), f"{ROOT}never": page(BIRDS)}
+    with served(SmallWeb(web)) as server:
+        crawl(tmp_path / "c", settings_for(server, [ROOT]))
+    assert rows(tmp_path / "c", "SELECT truncated, words > 100000 FROM page") == [("length", 1)]

@@ -1,5 +1,7 @@
 """Meanings of words: the shipped table, and sums of its vectors."""
 
+from mmap import mmap
+
 import numpy as np
 import pytest
 
@@ -67,3 +69,10 @@ def test_weights_decide_which_word_counts() -> None:
     assert words.mean(both)[:2].tolist() == pytest.approx([0.7071, 0.7071], abs=1e-3)
     assert words.mean(both, np.array([1.0, 0.0]))[:2].tolist() == [1.0, 0.0]
     assert not words.mean(np.array([99], dtype=np.uint32)).any()
+
+
+def test_vectors_are_mapped_so_that_processes_share_them() -> None:
+    base = load_word_vectors(VOCABULARY)._vectors
+    while isinstance(base, np.ndarray) and base.base is not None:
+        base = base.base
+    assert isinstance(base, mmap)

@@ -33,6 +33,7 @@ from opilio.core.scope import ScopeSettings, page_refusal
 from opilio.core.settings import Settings
 from opilio.dedup import digest_body
 from opilio.parse.documents.formats import convert_document
+from opilio.parse.html import has_too_many_tags
 from opilio.parse.page_state import find_wall, soft_404_phrase
 from opilio.parse.signals import PageSignals
 from opilio.parse.sitemaps import parse_sitemap
@@ -278,7 +279,7 @@ class PageAnalyzer:
             simhash=reading.simhash,
             noindex=page.noindex,
             signals=page.signals,
-            truncated=fetched.truncated,
+            truncated=fetched.truncated or ("length" if has_too_many_tags(fetched.body) else ""),
             needs_browser=len(reading.terms) < MAX_SHELL_TERMS and _runs_scripts(fetched.body),
             feeds=page.feeds,
             verdict=self._features.with_site_text(verdict, page),

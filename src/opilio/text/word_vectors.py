@@ -12,9 +12,11 @@ were chosen on these reviews and confirmed on 498 newspaper articles (docs/searc
 
 import io
 import re
+import zipfile
 import zlib
 from functools import cache, lru_cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,12 +38,14 @@ _MORE_FILE = "data/more_word_vectors.npz"
 class WordVectors:
     """term -> unit vector. Vectors are stored as bytes; a term outside the table has none."""
 
-    def __init__(self, terms: Terms, vectors: NDArray[np.int8]) -> None:
+    def __init__(self, terms: Terms, vectors: NDArray[np.int8], rows: NDArray[np.int64] | None = None) -> None:
         # The vectors stay where they are: the table is loaded when the first question is asked. Of words with one term
         # the first counts: sorting term and row together is five times as fast as a stable sort.
-        order = np.sort((terms.astype(np.uint64) << 32) | np.arange(len(terms), dtype=np.uint64))
-        self._rows = (order & 0xFFFFFFFF).astype(np.int64)
-        self._terms = (order >> 32).astype(np.uint32)
+        numbers = np.arange(len(terms)) if rows is None else rows
+        order = np.sort((terms.astype(np.uint64) << 32) | numbers.astype(np.uint64))
+        first = np.concatenate(([True], np.diff(order >> 32) > 0)) if len(order) else np.zeros(0, dtype=np.bool_)
+        self._rows = (order[first] & 0xFFFFFFFF).astype(np.int64)
+        self._terms = (order[first] >> 32).astype(np.uint32)
         self._vectors = vectors
         lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.int32))
         self._scales: NDArray[np.float32] = (1.0 / np.maximum(lengths, 1.0)).astype(np.float32)
@@ -98,17 +102,37 @@ def _read(name: str, *columns: str) -> list[NDArray[Any]]:
         return [data[column] for column in columns]
 
 
+def _map_vectors(name: str) -> NDArray[np.int8]:
+    """The vectors of a table, mapped into memory: all processes of a crawl share them."""
+    path = files("opilio.text").joinpath(name)
+    if isinstance(path, Path):
+        with zipfile.ZipFile(path) as archive, archive.open("vectors.npy") as member, path.open("rb") as file:
+            info = archive.getinfo("vectors.npy")
+            _, header = np.lib.format.read_magic(member), np.lib.format.read_array_header_1_0(member)
+            if info.compress_type == zipfile.ZIP_STORED:
+                # Behind the header of the entry, whose length is in its bytes 26 to 29, and the header of the array.
+                file.seek(info.header_offset + 26)
+                lengths = [int.from_bytes(file.read(2), "little") for _ in range(2)]
+                start = info.header_offset + 30 + sum(lengths) + member.tell()
+                return np.memmap(file, header[2], "r", start, header[0]).view(np.ndarray)
+    (vectors,) = _read(name, "vectors")
+    return vectors
+
+
 @lru_cache(maxsize=4)
 def _load(language: str, normalizer: Normalizer) -> WordVectors:
-    packed, vectors = _read(_DATA_FILE, "words", "vectors")
-    words = zlib.decompress(packed.tobytes()).decode().split("\n")
+    (packed,) = _read(_DATA_FILE, "words")
+    vectors = _map_vectors(_DATA_FILE)
     stem, ignored = make_normalizer(language, normalizer), stop_words(language)
-    # Several words may have one stem. The first is the most frequent one.
-    first: dict[int, int] = {}
-    for row, word in enumerate(words):
+    terms = np.zeros(len(vectors), dtype=np.uint32)
+    # Line by line: a list of all words would leave gaps in the memory of each process.
+    for row, line in enumerate(io.StringIO(zlib.decompress(packed.tobytes()).decode(), newline="\n")):
+        word = line.rstrip("\n")
         if word not in ignored:
-            first.setdefault(term_id(stem(word)), row)
-    return WordVectors(np.array(list(first), dtype=np.uint32), vectors[list(first.values())])
+            terms[row] = term_id(stem(word))
+    # Several words may have one stem. The first is the most frequent one.
+    rows = np.flatnonzero(terms)
+    return WordVectors(terms[rows], vectors, rows)
 
 
 POLARITIES = ("positive", "neutral", "negative")
