@@ -10,8 +10,8 @@ import pytest
 from checks.costly_pages import URL, CostlyAnalyzer
 from opilio.core.records import Analysis, FetchResult, Lead
 from opilio.engine.workers import pool
+from opilio.engine.workers.limits import AnalysisLimits, one_blas_thread, set_blas_threads
 from opilio.engine.workers.pool import LIMIT_EXCEEDED, AnalysisError, WorkerPool
-from opilio.engine.workers.process import AnalysisLimits
 
 # On a busy machine 0.2 s of CPU time can take long on the wall clock; only a blocked page reaches that limit.
 LIMITS = AnalysisLimits(cpu_s=0.2, wall_factor=1_000, memory_mb=256)
@@ -116,3 +116,15 @@ def test_pool_has_room_again_when_large_pages_are_analyzed(tmp_path: Path, monke
         return await asyncio.gather(*analyses)
 
     assert summary(with_pool(tmp_path, run)) == ["a", "a"]
+
+
+def test_matrix_products_use_one_thread_during_a_crawl() -> None:
+    before = set_blas_threads(2)
+    if not before:
+        pytest.skip("numpy has another library than OpenBLAS")
+    try:
+        with one_blas_thread():
+            assert set_blas_threads(1) == 1
+        assert set_blas_threads(2) == 2
+    finally:
+        set_blas_threads(before)

@@ -34,8 +34,8 @@ from opilio.engine.learning import NO_OWNER, LearnerGroup, Owner, restore_state
 from opilio.engine.link_scoring import LinkScorerContext, build_link_scorer, with_boost
 from opilio.engine.reseeding import seeds_finished_check
 from opilio.engine.wiring.topic import build_query_log_reader
+from opilio.engine.workers.limits import AnalysisLimits, one_blas_thread
 from opilio.engine.workers.pool import AnalysisPool, InlinePool, WorkerPool
-from opilio.engine.workers.process import AnalysisLimits
 from opilio.parse.html import HtmlParser
 from opilio.store.collection import Collection
 from opilio.store.writer import CollectionWriter
@@ -304,5 +304,6 @@ async def open_analysis(
     parts = build_analysis_parts(settings, topic, states, options)
     encode = msgspec.msgpack.encode
     build_worker = partial(build_worker_analyzer, encode(settings), encode(topic), dict(states))
-    async with open_pool(settings, parts.analyzer, build_worker, options) as pool:
-        yield CrawlAnalysis(parts, pool)
+    with one_blas_thread():
+        async with open_pool(settings, parts.analyzer, build_worker, options) as pool:
+            yield CrawlAnalysis(parts, pool)
