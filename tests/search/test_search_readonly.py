@@ -44,20 +44,26 @@ def asked(*arguments: object) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, env=plain(), check=False)
 
 
+def make_index(folder: Path) -> None:
+    done = opilio("search", folder, "wren")
+    assert done.returncode == 0, done.stderr
+
+
 def test_index_is_searched_where_it_can_not_be_written(folder: Path) -> None:
-    opilio("search", folder, "wren")
+    make_index(folder)
     lock(folder)
     before = sorted(folder.rglob("*"))
     done = asked("search", folder, "wren", "--json")
-    assert [hit["url"] for hit in json.loads(done.stdout)["hits"]] == [WREN.url]
     assert done.stderr == ""
-    assert asked("search", "--like", folder, WREN.url).returncode == 0
+    assert [hit["url"] for hit in json.loads(done.stdout)["hits"]] == [WREN.url]
+    similar = asked("search", "--like", folder, WREN.url)
+    assert similar.returncode == 0, similar.stderr
     assert "index" not in asked("maintain", "verify", "--look-only", folder).stdout
     assert sorted(folder.rglob("*")) == before
 
 
 def test_search_reports_pages_that_can_not_be_taken_in(folder: Path) -> None:
-    opilio("search", folder, "wren")
+    make_index(folder)
     store(folder, [ROBIN])
     lock(folder)
     done = asked("search", folder, "bird")
@@ -73,22 +79,28 @@ def test_search_says_in_one_line_that_no_index_can_be_made(folder: Path) -> None
 
 
 def test_pages_search_what_can_be_searched_and_report_the_rest(folder: Path, tmp_path: Path) -> None:
-    opilio("search", folder, "wren")
+    make_index(folder)
     bare = crawled(tmp_path / "bare")
     lock(folder)
     lock(bare)
     command = [*BOUND, *COMMAND, "serve", str(folder), str(bare), "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=plain()) as server:
+    log = tmp_path / "log"
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=plain()) as server,
+    ):
         try:
             assert server.stdout is not None
-            client = Client(server.stdout.readline().strip().rstrip("/"))
+            address = server.stdout.readline().strip().rstrip("/")
+            assert address, log.read_text()
+            client = Client(address)
             found = client.get("/search.json?q=bird").data
             subtopics = client.get("/c/bare/subtopics.json")
             detail = client.get(f"/c/bare/page.json?{urlencode({'url': 'http://h0.example/0.html'})}")
         finally:
             server.terminate()
             unlock(bare)
-    assert [hit["url"] for hit in found["hits"]] == [WREN.url]
+    assert [hit["url"] for hit in found["hits"]] == [WREN.url], (found, log.read_text())
     assert "bare: has no usable index" in found["notes"][0]
     assert subtopics.status == 503
     assert (detail.status, detail.data["similar"]) == (200, [])
@@ -96,7 +108,7 @@ def test_pages_search_what_can_be_searched_and_report_the_rest(folder: Path, tmp
 
 def test_readers_of_the_collection_may_read_all_of_its_index(folder: Path) -> None:
     """The engine writes some of its files for its own user only."""
-    opilio("search", folder, "wren")
+    make_index(folder)
     expected = stat.S_IMODE((folder / "crawl.db").stat().st_mode)
     assert {stat.S_IMODE(p.stat().st_mode) for p in (folder / "index").rglob("*") if p.is_file()} == {expected}
 
