@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from checks.marking import marks_of
+from checks.paper_tests import PaperTests
 
 # The tests use loopback only, but Python's own HTTP client would send these requests to the machine's proxy.
 for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
@@ -20,6 +21,10 @@ settings.register_profile("wander", deadline=None, suppress_health_check=[Health
 settings.register_profile("opilio", settings.get_profile("wander"), derandomize=True)
 settings.register_profile("quick", settings.get_profile("opilio"), max_examples=20)
 settings.load_profile("opilio")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(PaperTests.read(), "paper-tests")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -5,6 +5,10 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
+from checks.paper_tests import PaperTests
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "paper-ids.md").read_text(encoding="utf-8")
 ROWS = [
@@ -94,3 +98,12 @@ def test_settings_that_the_page_names_are_documented() -> None:
     reference = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`((?:rank|judge|senses|order|stop|store|boost|topic)\.\w+)", PAGE))
     assert [name for name in sorted(named) if f"`{name}" not in reference] == []
+
+
+def test_named_test_that_was_only_skipped_did_not_run() -> None:
+    ran = PaperTests(frozenset({"test_a", "test_b", "test_c"}))
+    outcomes = (("test_a", "skipped", "setup"), ("test_b[1]", "skipped", "setup"), ("test_b[2]", "passed", "call"))
+    for name, outcome, when in (*outcomes, ("test_d", "skipped", "setup")):
+        report = pytest.TestReport(f"tests/test_x.py::{name}", ("", 0, ""), {}, outcome, None, when)  # type: ignore[arg-type]
+        ran.pytest_runtest_logreport(report)
+    assert ran.not_run == ["test_a"]
