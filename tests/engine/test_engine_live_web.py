@@ -24,6 +24,7 @@ ELSEWHERE = {
     "`/sitemap.xml` that robots.txt does not name": "engine/test_engine_discovery.py",
     "HTTP/2, TLS, IPv6, IDN": "fetch/test_fetch_guard.py",
     "decompression bombs": "fetch/test_fetch_hostile.py",
+    "pages with more than 200,000 tags": "engine/test_engine_documents.py",
     "DNS errors, refused connections, bad certificates": "cli/test_cli_bad_input.py",
 }
 STATES = {0: "queued", 1: "queued", 2: "done", 3: "failed", 4: "dropped"}
