@@ -24,19 +24,24 @@ COMMAND = os.environ.get("OPILIO_COMMAND", "").split() or [sys.executable, "-m",
 # Another version must not import this one.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONPATH" or len(COMMAND) > 1}
 CPU_S = 25  # of each process of a crawl; the kernel ends it
+# In a small process of its own: the highest memory of a process counts that of the one it was forked from.
+MEASURE = f"""
+import resource, subprocess, sys
+resource.setrlimit(resource.RLIMIT_CPU, ({CPU_S}, {CPU_S}))
+subprocess.run(sys.argv[1:])
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
 
 
 def crawl(folder: Path, web: Mapping[str, RecordedResponse], *seeds: str) -> tuple[list[AccessLogEntry], int]:
-    """Crawl a web; returns the requests and the highest memory of the engine process in MB."""
+    """Crawl a web; returns the requests and the highest memory of a process of the crawl in MB."""
     options = ["--quiet", "--workers", "1", "--set", "politeness.delay_s=0", "--set", "stop.patience_s=1"]
     with served(SmallWeb(dict(web))) as server:
         command = [*COMMAND, "crawl", "wrens and other small birds", "--into", str(folder), "--proxy", server.proxy]
         urls = [part for url in seeds or [ROOT] for part in ("--seed", url)]
-        limited = ["sh", "-c", f'ulimit -t {CPU_S}; exec "$@"', "sh", *command, *options, *urls]
-        process = subprocess.Popen(limited, stderr=subprocess.DEVNULL, env=ENVIRONMENT)
-        _, _, usage = os.wait4(process.pid, 0)
-        process.returncode = 0
-        return list(server.log), usage.ru_maxrss // 1024
+        measured = [sys.executable, "-c", MEASURE, *command, *options, *urls]
+        done = subprocess.run(measured, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=ENVIRONMENT, check=True)
+        return list(server.log), int(done.stdout.split()[-1]) // 1024
 
 
 def hosts(log: list[AccessLogEntry]) -> set[str]:
