@@ -1,4 +1,4 @@
-"""The model of meanings: it generalises to similar links, is trusted if it predicts well, is saved and bounded."""
+"""The model of meanings: it generalises to similar links, counts where it is needed, is saved and bounded."""
 
 import math
 
@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from checks.link_visits import found, taught, visit
 from opilio.engine.link_memory import explain_link
 from opilio.learn.committee import Committee
-from opilio.learn.logistic import FEATURE_INDEX, MEANING_FEATURES
+from opilio.learn.logistic import FEATURE_INDEX, FEATURE_NAMES, MEANING_FEATURES
+from opilio.learn.meaning_model import MAX_CORRECTION, MeaningModel, MeaningRows
 from opilio.learn.scoring import CommitteeOptions
-from opilio.learn.word_model import MAX_CORRECTION, MeaningModel
 from opilio.text.word_vectors import DIMENSIONS
 
 BIRDS, TRAINS = 3, 9
@@ -25,13 +25,15 @@ def links(direction: int, count: int, seed: int = 0) -> NDArray[np.int8]:
     return np.clip(vectors, -127, 127).astype(np.int8)
 
 
-def teach(
-    model: MeaningModel, vectors: NDArray[np.int8], reward: float, offset: float = 0.0, value: float = 0.0
-) -> None:
-    columns = (np.full(len(vectors), number) for number in (value, reward, offset))
-    values, rewards, offsets = columns
-    model.compare(vectors, values, rewards, offsets)
-    model.learn(vectors, values, rewards, offsets)
+def rows_of(vectors: NDArray[np.int8], similarity: float = 0.0) -> MeaningRows:
+    """Links that differ in nothing but their meaning."""
+    dense = np.zeros((len(vectors), len(FEATURE_NAMES)))
+    dense[:, FEATURE_INDEX["bias"]] = 1.0
+    return MeaningRows(dense, vectors, np.full(len(vectors), similarity), np.zeros(len(vectors)))
+
+
+def teach(model: MeaningModel, vectors: NDArray[np.int8], reward: float, similarity: float = 0.0) -> None:
+    model.learn(rows_of(vectors, similarity), np.zeros(len(vectors)), np.full(len(vectors), reward))
 
 
 def trained(examples: int = 20) -> MeaningModel:
@@ -42,84 +44,69 @@ def trained(examples: int = 20) -> MeaningModel:
     return model
 
 
-def predict(model: MeaningModel, vectors: NDArray[np.int8], value: float = 0.0) -> NDArray[np.float64]:
-    return model.predict(vectors, np.full(len(vectors), value), np.zeros(len(vectors)))
+def predict(model: MeaningModel, vectors: NDArray[np.int8], similarity: float = 0.0) -> NDArray[np.float64]:
+    return model.predict(rows_of(vectors, similarity), np.zeros(len(vectors)), np.zeros(len(vectors)))
 
 
 def test_links_like_those_that_led_to_relevant_pages_are_expected_to_do_so() -> None:
     model = trained()
     birds, trains = predict(model, links(BIRDS, 5, 900)), predict(model, links(TRAINS, 5, 901))
-    assert birds.min() > 0.5 > -0.5 > trains.max()
+    assert birds.min() > trains.max() + 1.0
 
 
-def test_meaning_is_trusted_more_if_it_predicts_well_and_less_if_it_does_not() -> None:
-    before = MeaningModel().trust
-    misled = MeaningModel()
-    for at in range(20):
-        # What is near the topic is worth nothing, and the other features know it.
-        teach(misled, links(BIRDS, 1, at), 0.1, -2.2, value=1.5)
-    assert trained().trust > 0.8
-    assert 0.5 > before >= misled.trust
+def test_meaning_counts_less_where_most_links_pay() -> None:
+    often, seldom = MeaningModel(), MeaningModel()
+    for at in range(30):
+        teach(often, links(BIRDS, 1, at), 0.95)
+        teach(seldom, links(BIRDS, 1, at), 0.95 if at % 3 == 0 else 0.05)
+    assert seldom.trust > 0.8
+    assert often.trust < 0.4
 
 
-def test_meaning_counts_only_after_relevant_pages_were_found() -> None:
-    """One class of examples is not enough: before the topic is found, all links are irrelevant in some degree."""
-    model = MeaningModel()
-    for at in range(40):
+def test_meaning_counts_less_the_longer_the_topic_is_not_found() -> None:
+    model, trusts = MeaningModel(), []
+    for at in range(60):
         teach(model, links(TRAINS, 1, at), 0.1)
-    assert not predict(model, links(BIRDS, 5)).any()
-    teach(model, links(BIRDS, 1), 0.9)
-    assert predict(model, links(BIRDS, 5)).all()
+        trusts.append(model.trust)
+    assert trusts == sorted(trusts, reverse=True)
+    assert trusts[-1] < 0.3
+    for at in range(10):
+        teach(model, links(BIRDS, 1, at), 0.9)
+    assert model.trust > 2.0 * trusts[-1]
 
 
-def test_lost_trust_can_be_regained() -> None:
-    model, value, offset = trained(), np.full(1, 1.5), np.zeros(1)
-    for at in range(100):
-        model.compare(links(BIRDS, 1, at), value, np.array([0.0]), offset)
-    lowest = model.trust
-    for at in range(20):
-        model.compare(links(BIRDS, 1, at), value, np.array([1.0]), offset)
-    assert lowest < 0.01
-    assert model.trust > 0.8
-
-
-def test_meaning_counts_less_for_links_that_the_other_features_are_sure_of() -> None:
-    unsure, sure = trained().predict(links(BIRDS, 2), np.zeros(2), np.array([-1.0, 3.0]))
-    assert unsure > 2.0 * sure > 0.0
-
-
-def test_links_near_the_topic_are_preferred_as_soon_as_one_relevant_page_was_found() -> None:
+def test_links_near_the_topic_are_preferred_before_anything_is_learned() -> None:
     model = MeaningModel()
-    teach(model, links(TRAINS, 1), 0.9)
-    near, far = model.predict(links(BIRDS, 1).repeat(2, axis=0), np.array([1.0, 0.0]), np.zeros(2))
-    assert near > far
+    near, far = predict(model, links(BIRDS, 1), 0.6), predict(model, links(BIRDS, 1), 0.0)
+    assert near > far + 0.5
 
 
-def test_links_without_a_known_word_are_expected_to_be_average() -> None:
-    model, nothing = trained(), np.zeros((2, DIMENSIONS), dtype=np.int8)
-    before = model.snapshot()
-    model.learn(nothing, np.ones(2), np.ones(2), np.zeros(2))
-    assert predict(model, nothing, 1.0).tolist() == [0.0, 0.0]
-    assert model.snapshot() == before
+def test_similarity_to_the_topic_counts_less_if_it_misleads() -> None:
+    model = MeaningModel()
+    before = predict(model, links(20, 1), 0.6) - predict(model, links(20, 1), 0.0)
+    for at in range(40):
+        teach(model, links(BIRDS, 1, at), 0.05, 0.6)
+        teach(model, links(TRAINS, 1, at), 0.9, 0.0)
+    assert predict(model, links(20, 1), 0.6) - predict(model, links(20, 1), 0.0) < 0.5 * before
 
 
-def test_what_the_other_features_explain_is_not_learned_again() -> None:
-    model, explained = trained(), MeaningModel()
-    for at in range(20):
-        teach(explained, links(BIRDS, 1, at), 0.98, 4.0)
-    birds = links(BIRDS, 5, 900)
-    assert predict(model, birds).min() > 0.5 > np.abs(predict(explained, birds)).max()
+def test_similarity_of_links_without_a_known_word_does_not_count() -> None:
+    nothing = np.zeros((1, DIMENSIONS), dtype=np.int8)
+    assert predict(trained(), nothing, 1.0) == predict(trained(), nothing, 0.0)
 
 
 def test_meaning_model_is_the_same_after_a_snapshot() -> None:
     model, again = trained(7), MeaningModel()
     again.restore(model.snapshot())
     for one in (model, again):
-        teach(one, links(BIRDS, 3, 55), 0.4, 0.1, 0.3)
+        teach(one, links(BIRDS, 3, 55), 0.4, 0.3)
+    assert again.active
     assert again.snapshot() == model.snapshot()
 
 
-@pytest.mark.parametrize("other", [(64, b"model"), (32, b"model", 0.0, 0.0, 0), (b"gram", b"moments", 3, b"weights")])
+@pytest.mark.parametrize(
+    "other", [(64, b"model"), (64, b"model", 0.0, 0.0, 0, 1), (9, b"model", (0.0, 0.0), 0, 0, 0, [])]
+)
 def test_snapshot_of_another_version_is_ignored(other: tuple[object, ...]) -> None:
     model, before = trained(7), trained(7).snapshot()
     model.restore(msgspec.msgpack.encode(other))
@@ -170,7 +157,7 @@ def test_committee_learns_meanings_and_keeps_them_in_its_snapshot() -> None:
 def test_committee_prefers_links_whose_meaning_is_worth_more_on_pages() -> None:
     committee = Committee()
     rows = add_birds_and_trains(committee)
-    teach(committee.meaning, links(20, 10), 0.9)
+    teach(committee.meaning, links(20, 3), 0.3)
     direction = np.zeros(DIMENSIONS, dtype=np.float32)
     direction[BIRDS] = 2.0
     committee.update_meaning_direction(direction)

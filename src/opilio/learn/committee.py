@@ -259,6 +259,7 @@ class Committee(CommitteeScoring):
             taken = queue.allocate(list(first), [hosts[place] for place in places])
             for name in ("words", "path", "prefixes", "meaning"):
                 rows[name][taken] = new_contexts.features[name][places]
+            self.meaning.active = self.meaning.active or bool(rows["meaning"][taken].any())
             rows["dense"][taken, FEATURE_INDEX["bias"]] = 1.0
             rows["dense"][taken, FEATURE_INDEX["tunnel"]] = new_contexts.tunnel_depths[places]
             self.refresh_word_values(np.array(taken))

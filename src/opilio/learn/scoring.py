@@ -22,12 +22,12 @@ from opilio.learn.logistic import (
     TrialModel,
     sigmoid,
 )
+from opilio.learn.meaning_model import MeaningModel, MeaningRows
 from opilio.learn.success_rates import DelayedCredit, SuccessRates
-from opilio.learn.word_model import CONTEXT_WORDS, LINK_WORDS, MeaningModel, WordModel, WordValues
+from opilio.learn.word_model import CONTEXT_WORDS, LINK_WORDS, WordModel, WordValues
 from opilio.text.word_vectors import BYTE_SCALE
 
 TABLE_BITS = 18
-TOPIC_SCALE = 1.5  # of the similarity to the topic, while the values of words are not known
 MAX_MEANING_VALUE = 2.0
 _TOPIC_MEANING, _MEANING_VALUE = (FEATURE_INDEX[name] for name in MEANING_FEATURES)
 
@@ -162,43 +162,40 @@ class CommitteeScoring(CommitteeModels):
 
     def logits(self, row_indices: RowIndices) -> NDArray[np.float64]:
         """The log-odds of links, with their meanings."""
-        without = self._logits_without_meaning(row_indices)
-        vectors = self.pool.rows["meaning"].take(row_indices, axis=0)
-        if not vectors.any():
+        dense, words = self.dense_features(row_indices), self.pool.word_logits[row_indices]
+        without = words + self.dense.logits(dense)
+        if not self.meaning.active:
             return without
-        return without + self.meaning.predict(vectors, self.pool.rows["dense"][row_indices, _MEANING_VALUE], without)
+        return without + self.meaning.predict(self._meaning_rows(row_indices, dense), words, without)
 
-    def _logits_without_meaning(self, row_indices: RowIndices) -> NDArray[np.float64]:
-        return self.pool.word_logits[row_indices] + self.dense.logits(self.dense_features(row_indices))
+    def _meaning_rows(self, row_indices: RowIndices, dense: NDArray[np.float64]) -> MeaningRows:
+        rows = self.pool.rows
+        vectors, stored = rows["meaning"].take(row_indices, axis=0), rows["dense"]
+        return MeaningRows(dense, vectors, stored[row_indices, _TOPIC_MEANING], stored[row_indices, _MEANING_VALUE])
 
     def meaning_effects(self, row: int) -> list[FeatureEffect]:
-        """The contributions of a link's meaning: its value, and links of a similar meaning."""
-        vectors, dense = self.pool.rows["meaning"][row : row + 1], self.pool.rows["dense"]
-        without = self._logits_without_meaning(np.array([row]))
-        by_vector, by_value = self.meaning.parts(vectors, dense[row : row + 1, _MEANING_VALUE], without)
-        similarity, trust = float(dense[row, _TOPIC_MEANING]), self.meaning.trust
+        """The contributions of a link's meaning: its similarity to the topic, and everything that was learned."""
+        where = np.array([row])
+        dense, words = self.dense_features(where), self.pool.word_logits[where]
+        if not self.meaning.active:
+            return [FeatureEffect(name, 0.0, 0.0, 0.0) for name in MEANING_FEATURES]
+        links = self._meaning_rows(where, dense)
+        total = float(self.meaning.predict(links, words, words + self.dense.logits(dense))[0])
+        by_similarity, similarity = float(self.meaning.similarity_part(links)[0]), float(links.similarities[0])
+        trust, learned = self.meaning.trust, total - by_similarity
         return [
-            FeatureEffect("meaning", similarity, by_value / similarity if similarity else 0.0, by_value),
-            FeatureEffect("meaning learned", by_vector / trust if trust else 0.0, trust, by_vector),
+            FeatureEffect("meaning", similarity, by_similarity / similarity if similarity else 0.0, by_similarity),
+            FeatureEffect("meaning learned", learned / trust if trust else 0.0, trust, learned),
         ]
 
     def learn_meanings(
-        self, row_indices: RowIndices, dense: NDArray[np.float64], rewards: NDArray[np.float64], repeats: int = 0
+        self, row_indices: RowIndices, dense: NDArray[np.float64], rewards: NDArray[np.float64], repeats: int = 1
     ) -> None:
-        """Train the model of meanings with what the other features of fetched links left unexplained.
-
-        An example that is repeated, such as a label of the user, is not predicted before.
-        """
-        rows = self.pool.rows
-        vectors = rows["meaning"].take(row_indices, axis=0)
-        if not vectors.any():
-            return
-        values = rows["dense"][row_indices, _MEANING_VALUE].astype(np.float64)
-        offsets = self.words.logits(rows["words"].take(row_indices, axis=0)) + self.dense.logits(dense)
-        if not repeats:
-            self.meaning.compare(vectors, values, rewards, offsets)
-        for _ in range(max(1, repeats)):
-            self.meaning.learn(vectors, values, rewards, offsets)
+        """Train the model of meanings with the features that fetched links had in the queue."""
+        links = self._meaning_rows(row_indices, dense)
+        words = self.words.logits(self.pool.rows["words"].take(row_indices, axis=0))
+        for _ in range(repeats):
+            self.meaning.learn(links, words, rewards)
 
     def update_meaning_direction(self, direction: NDArray[np.float32]) -> None:
         """Update the direction of the words that are worth much on fetched pages."""
@@ -209,9 +206,8 @@ class CommitteeScoring(CommitteeModels):
         """Refresh the values of the meanings of rows. They are stored like the values of words."""
         rows, direction = self.pool.rows, self._meaning_direction
         if direction is None:
-            values = TOPIC_SCALE * rows["dense"][row_indices, _TOPIC_MEANING]
-        else:
-            values = rows["meaning"].take(row_indices, axis=0).astype(np.float32) @ (direction / np.float32(BYTE_SCALE))
+            return
+        values = rows["meaning"].take(row_indices, axis=0).astype(np.float32) @ (direction / np.float32(BYTE_SCALE))
         rows["dense"][row_indices, _MEANING_VALUE] = np.clip(values, -MAX_MEANING_VALUE, MAX_MEANING_VALUE)
 
     def update_word_values(self, terms: NDArray[np.int64], values: NDArray[np.float64]) -> None:
