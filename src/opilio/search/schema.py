@@ -84,7 +84,7 @@ def index_terms(text: str, language: str = "") -> list[str]:
     return found
 
 
-INDEX_VERSION = 6  # an index of another version is rebuilt
+INDEX_VERSION = 7  # an index of another version is rebuilt
 MAX_TITLE_LENGTH, MAX_HEADINGS_LENGTH, MAX_BODY_LENGTH, MAX_ANCHORS_LENGTH, MAX_URL_LENGTH = (
     500,
     10_000,
