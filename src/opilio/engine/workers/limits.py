@@ -67,8 +67,8 @@ def is_timeout(exit_code: int | None) -> bool:
 def one_blas_thread() -> Iterator[None]:
     """While this is entered, matrix products use one thread.
 
-    Those of a crawl are small. More threads wait for each other, which took a third of the CPU time of a page (measured
-    with strategy `opilio` on two busy cores).
+    Those of a crawl are small. More threads wait for each other, which took a quarter of the CPU time of a page
+    (measured with strategy `opilio` on two busy cores).
     """
     before = set_blas_threads(1)
     try:
