@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -91,9 +92,22 @@ def test_judge_on_disk_is_the_one_in_memory_when_a_crawl_ends_without_a_word(tmp
     assert rows(tmp_path / "c", "SELECT count(*) FROM snapshot WHERE name = 'judge'")[0][0] <= 1
 
 
+# The value of a meaning is known from fifty words on.
+MORE_WORDS = {
+    True: b"<p>robin heron eagle finch owl sparrow pigeon gull tern falcon hawk swan goose duck crow raven thrush lark "
+    b"swallow kestrel pelican penguin ostrich parrot egg feather wing beak flight migration plumage breeding</p>",
+    False: b"<p>railway locomotive track station signal tunnel bridge carriage freight passenger timetable platform "
+    b"diesel steam boiler gauge sleeper points conductor ticket depot wagon coal engine wheel axle brake driver</p>",
+}
+
+
 @pytest.mark.parametrize("feature", ["words at it", "meaning learned"])
 def test_committee_hears_what_words_are_worth_on_pages_also_when_resumed(tmp_path: Path, feature: str) -> None:
-    with served(SmallWeb(mixed_web(30))) as server:
+    web = {
+        url: msgspec.structs.replace(answer, body=answer.body + MORE_WORDS["birds" in url])
+        for url, answer in mixed_web(30).items()
+    }
+    with served(SmallWeb(web)) as server:
         # Both sides of the web in turns, at most one page of each per commit: most links are still queued at the end.
         tree = learning_tree(server, engine={"batch": 1, "connections": 2}, frontier={"per_host": 1})
         before = crawl_and_stop_dead(tmp_path / "c", tree, 40)

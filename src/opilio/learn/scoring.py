@@ -207,7 +207,8 @@ class CommitteeScoring(CommitteeModels):
         rows, direction = self.pool.rows, self._meaning_direction
         if direction is None:
             return
-        values = rows["meaning"].take(row_indices, axis=0).astype(np.float32) @ (direction / np.float32(BYTE_SCALE))
+        # In double precision: rounded to what is stored, it does not depend on which rows are refreshed together.
+        values = rows["meaning"].take(row_indices, axis=0).astype(np.float64) @ (direction / BYTE_SCALE)
         rows["dense"][row_indices, _MEANING_VALUE] = np.clip(values, -MAX_MEANING_VALUE, MAX_MEANING_VALUE)
 
     def update_word_values(self, terms: NDArray[np.int64], values: NDArray[np.float64]) -> None:
