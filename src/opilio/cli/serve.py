@@ -14,18 +14,20 @@ from opilio import __version__
 from opilio.cli.options import JsonOption, complete_collections, parse_place, print_json, print_message, print_text
 from opilio.core.errors import UsageError
 
+_FoldersArgument = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="[DIR]...",
+        help="Collections to serve.",
+        show_default=False,
+        autocompletion=complete_collections,
+        parser=parse_place,
+    ),
+]
+
 
 def serve(
-    folders: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="[DIR]...",
-            help="Collections to serve.",
-            show_default=False,
-            autocompletion=complete_collections,
-            parser=parse_place,
-        ),
-    ] = None,
+    folders: _FoldersArgument = None,
     host: Annotated[str, typer.Option(help="Address to listen on; other than loopback needs a token.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on (0: any free port).")] = 8750,
     token: Annotated[
@@ -66,16 +68,7 @@ def serve(
 
 
 def mcp(
-    folders: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="[DIR]...",
-            help="Collections to serve.",
-            show_default=False,
-            autocompletion=complete_collections,
-            parser=parse_place,
-        ),
-    ] = None,
+    folders: _FoldersArgument = None,
     http: Annotated[
         bool, typer.Option("--http", help="Streamable HTTP on loopback instead of stdin and stdout.")
     ] = False,

@@ -108,7 +108,7 @@ def _divide(run: str) -> list[str]:
 
 @cache
 def _longest_word_finder() -> Callable[[str, int], int]:
-    """A function that gives the length of the longest word at a position of a run; 0 if there is none."""
+    """A function that gives the length of the longest word at a position of a run; 0 without a word."""
     words = frozenset(word for word in thai_word_list() if word[0] not in _FOLLOWING and word[-1] not in _LEADING)
     # By the first two characters: most positions need no or few look-ups.
     lengths: dict[str, int] = {}

@@ -202,7 +202,7 @@ class RemainingWork(msgspec.Struct, frozen=True):
 
 
 def remaining_work(stop: StopSettings, counts: CrawlCounts, pages_per_s: float) -> RemainingWork | None:
-    """What is left until a limit; None if there is none."""
+    """What is left until a limit; None without a limit."""
     limits = (
         (stop.pages, counts.pages, "pages"),
         (stop.fetches, counts.fetched, "requests"),
