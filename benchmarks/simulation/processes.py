@@ -3,7 +3,7 @@
 `VirtualTimeLoop` is an asyncio event loop that never waits: when nothing is ready, its time jumps to the next timer.
 The engine runs on it as on a machine, with the same code, in no time and always in the same order. `SimulatedPool` is
 the engine's worker pool with workers that are tasks of the same loop: they start late, answer late and in pieces, and
-die by themselves or are killed at any step of the loop.
+die by themselves or are killed at any step of the loop, also while they start and while the pool is being closed.
 """
 
 import asyncio
@@ -123,6 +123,7 @@ class SimulatedProcess:
     async def _run(self) -> None:
         rng, pool = self._pool.rng, self._pool
         await asyncio.sleep(rng.choice((0.0, 0.3)))
+        pool.step("workers")
         if rng.random() < pool.death_rate / 4:
             return self.die(1)
         self._send(REPLY_HEADER.pack(0))
@@ -168,8 +169,19 @@ class SimulatedProcess:
             asyncio.get_running_loop().call_later(self._pool.rng.choice((0.0, 0.02)), self._lost)
 
     def _lost(self) -> None:
+        # Reported once. Without a connection, `connect` reports it.
         if self.connection is not None:
-            self.connection.connection_lost(None)
+            connection, self.connection = self.connection, None
+            connection.connection_lost(None)
+
+    def connect(self, connection: _WorkerConnection) -> None:
+        """The engine reads the socket from now on; what the process sent and its end may be there already."""
+        self.connection = connection
+        connection.connection_made(cast(asyncio.Transport, self))
+        loop = asyncio.get_running_loop()
+        loop.call_soon(self._read)
+        if self.exitcode is not None:
+            loop.call_soon(self._lost)
 
     def kill(self) -> None:
         if self.exitcode is None:
@@ -233,6 +245,7 @@ class SimulatedPool(WorkerPool):
         self.deaths: Counter[str] = Counter()  # by URL
         self.timeouts: Counter[str] = Counter()
         self._pids = 1000
+        self._started: list[SimulatedProcess] = []  # all processes
 
     def next_pid(self) -> int:
         self._pids += 1
@@ -243,12 +256,28 @@ class SimulatedPool(WorkerPool):
         return self.death_rate > 0 and hash_of(fetched.url) % 10 == 0
 
     async def _spawn_worker(self) -> _WorkerConnection:
-        await asyncio.sleep(self.rng.choice((0.0, 0.1)))
+        """As the engine's, with a pause and a step that a fault may hit between any two of its parts."""
+        await self._pause()
         process: Any = SimulatedProcess(self)
+        self._started.append(process)
         worker = _WorkerConnection(process, process, self._on_worker_lost)
-        worker.connection_made(process)
-        process.connection = worker
+        try:
+            await self._pause()
+            process.connect(worker)
+            await self._pause()
+        except BaseException:
+            worker.kill()
+            raise
         return worker
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(self.rng.choice((0.0, 0.1)))
+        self.step("workers")
+
+    async def close(self) -> None:
+        self.step("workers")
+        await super().close()
+        self.step("workers")
 
     @property
     def waiting_pages(self) -> int:
@@ -256,10 +285,13 @@ class SimulatedPool(WorkerPool):
         return len(self._backlog) + sum(len(worker.waiting) for worker in self._workers)
 
     def kill_worker(self) -> None:
-        """Kill one of the workers, if there is one."""
-        processes = cast(list[SimulatedProcess], [process for process in self.processes if process.is_alive()])
-        if processes:
+        """Kill one of the worker processes, if there is one; it may be starting."""
+        if processes := self.running:
             self.rng.choice(processes).kill_from_outside()
+
+    @property
+    def running(self) -> list[SimulatedProcess]:
+        return [process for process in self._started if process.is_alive()]
 
     def leftovers(self) -> list[str]:
         """What is still in the pool although no page is analyzed."""

@@ -1,8 +1,8 @@
 """One simulated crawl: a web, settings and disturbances that one seed decides, and the life of every process.
 
 The crawl is started, disturbed at a step that the seed names, and resumed from what is left on the disk, until nothing
-is left to fetch. A step is a change of a file, an event of the network (a request, an answer, an analysis), or any step
-of the event loop: the code between two awaits of any task.
+is left to fetch. A step is a change of a file, an event of the network (a request, an answer, an analysis), a part of
+the start or end of a worker process, or any step of the event loop: the code between two awaits of any task.
 """
 
 import asyncio
@@ -36,7 +36,12 @@ MAX_LIVES = 60
 PAGE_BYTES = 4096
 FAULTS = ("kill", "kill", "kill", "power", "power", "lie", "full", "stop", "suspend")
 POWER_FAULTS = ("power", "lie")
-LAST_STEPS = {"disk": 350, "network": 30, "loop": 120}  # of the steps that a fault may hit, by their kind
+LAST_STEPS = {
+    "disk": 350,
+    "network": 30,
+    "loop": 120,
+    "workers": 12,
+}  # of the steps that a fault may hit, by their kind
 
 
 @dataclass(slots=True)
@@ -44,7 +49,7 @@ class Fault:
     """What happens to a process, and at which step."""
 
     kind: str = ""
-    on: str = ""  # disk, network or loop
+    on: str = ""  # disk, network, loop or workers
     at: int = 0
 
 
@@ -154,9 +159,9 @@ class World:
 
     def _choose_fault(self) -> Fault:
         rng = self._rng
-        on = rng.choice(("disk", "network", "loop", "loop"))
+        on = rng.choice(("disk", "network", "loop", "loop", *(("workers",) if self._workers else ())))
         more = ("cancel", "worker", "worker") if self._workers else ("cancel",)
-        kind = rng.choice((*FAULTS, *more) if on == "loop" else FAULTS)
+        kind = rng.choice((*FAULTS, *more) if on in ("loop", "workers") else FAULTS)
         return Fault(kind, on, rng.randint(1, LAST_STEPS[on]))
 
     def _live(self, folder: Path, fault: Fault) -> tuple[str, Path]:
@@ -186,6 +191,9 @@ class World:
             if not life.is_dead and not (fault.kind == "cancel" and isinstance(error, asyncio.CancelledError)):
                 self._report(f"the crawl ended with {type(error).__name__}: {error}")
         finally:
+            # Workers of a process that is killed end with it; every other end of a crawl ends them first.
+            if life.pool is not None and life.pool.running and not life.is_dead:
+                self._report(f"{len(life.pool.running)} worker processes are left")
             self._bury(life)
         if life.pool is not None:
             self._poisoned |= {url for url, deaths in life.pool.deaths.items() if deaths > 1} | {*life.pool.timeouts}
@@ -280,8 +288,8 @@ class World:
             self._report_all(checks.commit_problems(life.session.engine, connections, db, life.pool))
 
     def _step(self, life: Life, name: str) -> None:
-        """A change of a file, or an event of the network."""
-        on = "disk" if name == "disk" else "network"
+        """A change of a file, an event of the network, or a part of the start or end of a worker."""
+        on = name if name in ("disk", "workers") else "network"
         # A crawl that only writes now and then does not proceed.
         if on == "network":
             life.loop.rounds = 0

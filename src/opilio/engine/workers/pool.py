@@ -113,6 +113,7 @@ class _WorkerConnection(asyncio.Protocol):
         self.process = process
         self.waiting: deque[PendingJob] = deque()
         self.ready = False  # the worker has built its analyzer
+        self.lost = False  # the process has closed its end
         # A second handle on the socket: the transport closes its own before all replies are read.
         self._channel = channel
         self._on_lost = on_lost
@@ -164,6 +165,7 @@ class _WorkerConnection(asyncio.Protocol):
             channel.setblocking(False)
             while data := channel.recv(1 << 16):
                 self.data_received(data)
+        self.lost = True
         self._on_lost(self)
 
     def kill(self) -> None:
@@ -204,7 +206,13 @@ class WorkerPool:
     async def start(self) -> None:
         return_large_blocks()
         for _ in range(self._count):
-            self._workers.append(await self._spawn_worker())
+            self._add_worker(await self._spawn_worker())
+
+    def _add_worker(self, worker: _WorkerConnection) -> None:
+        self._workers.append(worker)
+        # It ended while it was being connected, when the pool did not know it yet.
+        if worker.lost:
+            self._on_worker_lost(worker)
 
     @property
     def processes(self) -> list[BaseProcess]:
@@ -295,7 +303,7 @@ class WorkerPool:
             worker = await self._spawn_worker()
             for update in self._latest_updates.values():
                 worker.send(update)
-            self._workers.append(worker)
+            self._add_worker(worker)
             self._drain_backlog()
 
     def _blame(self, pending: PendingJob, exit_code: int | None) -> None:
@@ -320,7 +328,8 @@ class WorkerPool:
 
     async def close(self) -> None:
         self._closing = True
-        for task in list(self._replacing):
+        replacing = list(self._replacing)
+        for task in replacing:
             task.cancel()
         for worker in self._workers:
             worker.close()
@@ -332,6 +341,8 @@ class WorkerPool:
             if worker.process.is_alive():
                 worker.process.kill()
         self._workers.clear()
+        # A replacement that was being started ends its process.
+        await asyncio.gather(*replacing, return_exceptions=True)
 
 
 def _existing_protocol(worker: _WorkerConnection) -> _WorkerConnection:
