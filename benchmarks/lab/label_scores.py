@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from opilio.judge.learned import LabelCalibration
-from opilio.lab.benchmark.registration import topic_half
 from opilio.lab.evaluation.metrics import calibration_error, judge_quality
 from opilio.lab.evaluation.statistics import bootstrap_mean
+from opilio.lab.experiments.declarations import topic_half
 from opilio.lab.experiments.replay import OfflineWeb, lab_settings, replay_crawl
 from opilio.lab.webs.labels import load_labels
 from opilio.lab.webs.pages import ParsedPages

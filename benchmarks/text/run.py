@@ -16,8 +16,7 @@ from pathlib import Path
 
 import Stemmer
 
-from opilio.core.page import Page
-from opilio.core.records import FetchResult
+from opilio.core.records import FetchResult, Page
 from opilio.parse.html import HtmlParser
 from opilio.text.languages import identify_language, stop_words
 from opilio.text.reading import PageReader, SentenceContext, WindowContext

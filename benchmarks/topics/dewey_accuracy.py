@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import xxhash
 
-from opilio.core.page import Page, Reading
+from opilio.core.records import Page, Reading
 from opilio.core.settings import Settings
 from opilio.lab.evaluation.statistics import bootstrap_mean
 from opilio.lab.webs.labels import load_labels
@@ -27,11 +27,13 @@ from opilio.methods.dewey.detect import (
     PAPER_RULE,
     RECOMMENDED_RULE,
     GalaxyRule,
+    Lexicon,
     LexiconMatcher,
+    builtin_lexicon,
+    digits_of,
     main_galaxy,
     main_terms,
 )
-from opilio.methods.dewey.lexicon import Lexicon, builtin_lexicon, digits_of
 from opilio.text.reading import PageReader
 from opilio.topic.setup import background_frequencies, build_vocabulary
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from opilio.core.page import Page, Reading
 from opilio.core.protocols import Judge
+from opilio.core.records import Page, Reading
 from opilio.engine.wiring.assembly import AnalysisOptions, build_analysis_parts
 from opilio.engine.wiring.start import initial_states
 from opilio.engine.wiring.topic import build_topic

@@ -2,9 +2,8 @@
 
 from typing import NamedTuple
 
-from opilio.core.page import Link, Reading
 from opilio.core.protocols import Ranker
-from opilio.core.records import Lead, Reason, Verdict
+from opilio.core.records import Lead, Link, Reading, Reason, Verdict
 from opilio.rank.link_scores import LinkScores
 
 

@@ -9,8 +9,14 @@ from hypothesis import strategies as st
 from protego import Protego
 
 from opilio.core.records import FetchResult
-from opilio.engine.politeness.robots import MAX_PARSED_BYTES, RobotsRules, _matching_groups, rules_from_response
-from opilio.engine.politeness.robots_rules import RuleMatcher, crawl_delay_s
+from opilio.engine.politeness.robots import (
+    MAX_PARSED_BYTES,
+    RobotsRules,
+    RuleMatcher,
+    _matching_groups,
+    crawl_delay_s,
+    rules_from_response,
+)
 
 URL = "http://a.example"
 PIECES = ["/", "a", "b", "*", "$", "?", "=", "%2f", "%7e", "~", "é", "%C3%A9", "%2a", "%24", "index.html", "&", "%"]

@@ -6,22 +6,13 @@ import msgspec
 import pytest
 
 from opilio.core.errors import OfflineWebError
-from opilio.lab.benchmark.registration import (
-    Manual,
-    ManualTopic,
-    ManualWeb,
-    halves_table,
-    manual_webs,
-    open_manual_webs,
-    registration_digest,
-    topic_half,
-    write_manual_web,
-)
-from opilio.lab.experiments.declarations import Variant, load_experiment
+from opilio.lab.experiments.declarations import Variant, load_experiment, registration_digest, topic_half
 from opilio.lab.experiments.results import RunResult
 from opilio.lab.experiments.runs import ExperimentJob, ExperimentRunner
 from opilio.lab.experiments.study import Study, StudyOptions
+from opilio.lab.reports.tables import halves_table
 from opilio.lab.webs.labels import load_labels
+from opilio.lab.webs.manuals import Manual, ManualTopic, ManualWeb, manual_webs, open_manual_webs, write_manual_web
 from opilio.lab.webs.web import WarcWeb
 
 TOPIC = ManualTopic("storage", "How data is stored on disks", ("disk",), ("storage",))

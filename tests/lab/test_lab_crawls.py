@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from opilio.core.page import Page
+from opilio.core.records import Page
 from opilio.core.settings import Tree, merge_trees
 from opilio.engine.wiring.session import create_crawl
 from opilio.lab.experiments.declarations import Variant

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from opilio.core.errors import OfflineWebError, ParseError
-from opilio.core.page import Page
-from opilio.core.records import FetchResult
+from opilio.core.records import FetchResult, Page
 from opilio.lab.synthetic.plan import WebShape
 from opilio.lab.synthetic.planning import make_plan
 from opilio.lab.webs import pages as lab_pages

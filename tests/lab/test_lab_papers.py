@@ -7,8 +7,7 @@ import pytest
 from opilio.core.errors import ConfigError
 from opilio.lab.experiments.declarations import PAPER_SUITES, load_experiment
 from opilio.lab.experiments.results import RunResult, SelfJudged
-from opilio.lab.reports.papers import comparison_with_crawlers, table_of_claims
-from opilio.lab.reports.report import ReportInput, write_report
+from opilio.lab.reports.report import ReportInput, comparison_with_crawlers, table_of_claims, write_report
 
 
 def run_of(variant: str, execution: int = 0, harvest: float = 0.5, time_s: float = 10.0) -> RunResult:

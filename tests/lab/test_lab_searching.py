@@ -15,7 +15,7 @@ from opilio.lab.experiments.replay import lab_settings, replay_crawl
 from opilio.lab.experiments.runs import ExperimentJob, ExperimentRunner
 from opilio.lab.experiments.search_engine import OfflineSeedSource
 from opilio.lab.experiments.study import Study, StudyOptions, run_jobs
-from opilio.lab.reports.papers import classifier_table, draw_classifiers
+from opilio.lab.reports.report import classifier_table, draw_classifiers
 from opilio.lab.reports.tables import diversity_table, run_indices_by_case, search_comparison_table, time_table
 from opilio.lab.synthetic.plan import WebShape
 from opilio.lab.synthetic.web import write_synthetic_web

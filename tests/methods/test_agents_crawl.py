@@ -29,8 +29,7 @@ from checks.small_webs import (
 )
 from opilio.core.errors import ConfigError, TopicError
 from opilio.core.events import BatchCommitted, Event
-from opilio.core.page import Reading
-from opilio.core.records import Verdict
+from opilio.core.records import Reading, Verdict
 from opilio.core.settings import Tree
 from opilio.core.strategies import strategy_names
 from opilio.engine.commit import BatchCommitter

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from checks.scored_links import scored_links
-from opilio.core.page import Reading
-from opilio.core.records import Analysis, FetchResult, Outcome
+from opilio.core.records import Analysis, FetchResult, Outcome, Reading
 from opilio.methods.attributes.features import LinkRows, TermFunctions
 from opilio.methods.attributes.learner import OnlineTrainer
 from opilio.methods.attributes.models import LEARNER_NAMES, InfoSpidersRanker, make_learner

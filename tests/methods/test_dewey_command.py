@@ -13,8 +13,7 @@ from opilio.core.errors import UsageError
 from opilio.core.records import FetchResult
 from opilio.core.settings import Settings
 from opilio.manage.status import collection_status
-from opilio.methods.dewey.detect import PAPER_RULE, Dot, Galaxy, find_galaxy
-from opilio.methods.dewey.lexicon import builtin_lexicon
+from opilio.methods.dewey.detect import PAPER_RULE, Dot, Galaxy, builtin_lexicon, find_galaxy
 from opilio.methods.dewey.view import build_dewey_view, plot_dots
 from opilio.parse.html import HtmlParser
 

@@ -2,18 +2,19 @@
 
 import pytest
 
-from opilio.core.page import Link, Page, Reading
+from opilio.core.records import Link, Page, Reading
 from opilio.methods.dewey.detect import (
     PAPER_RULE,
     RECOMMENDED_RULE,
     GalaxyRule,
     LexiconMatcher,
     ScoredClass,
+    builtin_lexicon,
     galaxy_of,
     link_galaxies,
     main_galaxy,
+    parse_lexicon,
 )
-from opilio.methods.dewey.lexicon import builtin_lexicon, parse_lexicon
 from opilio.text.term_arrays import build_idf
 from opilio.text.vocabulary import Vocabulary
 

@@ -11,11 +11,11 @@ from opilio.methods.dewey.detect import (
     Galaxy,
     GalaxyRule,
     LexiconHit,
+    builtin_lexicon,
     dots_from_hits,
     find_galaxy,
     first_galaxy,
 )
-from opilio.methods.dewey.lexicon import builtin_lexicon
 from opilio.methods.dewey.view import draw_dots
 
 CLOTHING = LexiconHit(0, 1, "clothing", ("155.95", "391", "746.92"))

@@ -14,9 +14,8 @@ from opilio.core.errors import ConfigError, TopicError
 from opilio.core.settings import Settings
 from opilio.engine.wiring.settings import complete_settings
 from opilio.engine.wiring.topic import build_topic
-from opilio.methods.dewey.detect import Galaxy, GalaxyRule, LexiconMatcher, ScoredClass
+from opilio.methods.dewey.detect import Galaxy, GalaxyRule, LexiconMatcher, ScoredClass, builtin_lexicon, parse_lexicon
 from opilio.methods.dewey.judge import DeweyJudge, check_classes, class_names, class_words, load_lexicon, topic_classes
-from opilio.methods.dewey.lexicon import builtin_lexicon, parse_lexicon
 from opilio.testing.conformance import check_judge, reading_of
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.setup import resolve_settings

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opilio.core.errors import TopicError
-from opilio.methods.dewey.lexicon import (
+from opilio.methods.dewey.detect import (
     DeweyClass,
     Lexicon,
     builtin_lexicon,

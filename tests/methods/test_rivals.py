@@ -7,9 +7,17 @@ import pytest
 
 from checks.engines import PageFetcher, html, plain_tree, run_engine, states
 from opilio.core.records import Analysis, FetchResult, Outcome
-from opilio.methods.rivals.parts import BATCH, MAX_ROUNDS, DoubleQLearner, GroupedQueue
+from opilio.methods.rivals.groups import MAX_ROUNDS, GroupedQueue
 from opilio.methods.rivals.tag_paths import TagPathBandit, TagPathRanker
-from opilio.methods.rivals.tree_frontier import FEATURES, TresAgent, TresRanker, best_split, read_link
+from opilio.methods.rivals.tree_frontier import (
+    BATCH,
+    FEATURES,
+    DoubleQLearner,
+    TresAgent,
+    TresRanker,
+    best_split,
+    read_link,
+)
 from opilio.testing.conformance import check_learner, check_ranker, lead_to, reading_of, verdict_of
 from opilio.text.tokens import UrlTerms
 from opilio.text.vocabulary import Vocabulary

@@ -7,11 +7,9 @@ parser, reader, layers by back-links and pruning.
 from collections import Counter
 from functools import cache
 
-from opilio.core.page import Reading
-from opilio.core.records import FetchResult
+from opilio.core.records import FetchResult, Reading
 from opilio.core.urls import canonicalize_url
-from opilio.methods.dewey.detect import LexiconMatcher, main_galaxy
-from opilio.methods.dewey.lexicon import builtin_lexicon
+from opilio.methods.dewey.detect import LexiconMatcher, builtin_lexicon, main_galaxy
 from opilio.methods.treasure.build import GraphLimits, bottom_up, build_graph, top_down
 from opilio.methods.treasure.graph import TGraph, decode_graph, encode_graph
 from opilio.parse.html import HtmlParser

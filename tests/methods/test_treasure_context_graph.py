@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from checks.scored_links import scored_links
-from opilio.core.page import Reading
+from opilio.core.records import Reading
 from opilio.methods.treasure.context_graph import (
     CONTEXT_PAGE_TERMS,
     ContextGraphModel,

@@ -9,7 +9,7 @@ import pytest
 
 from checks.learning_webs import mixed_web
 from checks.small_webs import TOPIC, SmallWeb, crawl, one_line, opilio, rows, served, settings_for
-from opilio.core.page import Reading
+from opilio.core.records import Reading
 from opilio.learn.word_model import DENSE_FIELDS, unpack_features
 from opilio.methods.treasure.context_graph import ContextGraphRanker, GraphHints
 from opilio.methods.treasure.graph import GraphDocument, GraphNode, LinkDestination, TGraph, encode_graph

@@ -7,11 +7,16 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from checks.scored_links import scored_links
-from opilio.core.page import BLOCK_BREAK, LINK_END, LINK_START, Link, Page, Reading
-from opilio.core.records import Outcome, Verdict, url_key
-from opilio.methods.dewey.detect import PAPER_RULE, RECOMMENDED_RULE, GalaxyRule, LexiconMatcher, link_galaxies
+from opilio.core.records import BLOCK_BREAK, LINK_END, LINK_START, Link, Outcome, Page, Reading, Verdict, url_key
+from opilio.methods.dewey.detect import (
+    PAPER_RULE,
+    RECOMMENDED_RULE,
+    GalaxyRule,
+    LexiconMatcher,
+    link_galaxies,
+    parse_lexicon,
+)
 from opilio.methods.dewey.judge import DeweyTarget
-from opilio.methods.dewey.lexicon import parse_lexicon
 from opilio.methods.treasure.focus import MAX_WINDOW_TERMS, LinkFocusDetector
 from opilio.methods.treasure.graph import GraphNode, LinkDestination, TGraph
 from opilio.methods.treasure.matching import DC_WEIGHTS, MatchingOptions

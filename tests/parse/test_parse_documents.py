@@ -5,8 +5,7 @@ from msgspec.structs import replace
 
 from checks.documents import DOCBOOK, WREN, docx, epub, make_zip, pdf
 from opilio.core.errors import ParseError
-from opilio.core.page import Page
-from opilio.core.records import FetchResult
+from opilio.core.records import FetchResult, Page
 from opilio.parse.documents import formats
 from opilio.parse.documents.formats import convert_document, document_formats
 from opilio.parse.documents.pdf import MAX_PAGES

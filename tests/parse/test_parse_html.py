@@ -4,9 +4,8 @@ from typing import get_args
 import pytest
 
 from opilio.core.errors import ParseError
-from opilio.core.page import BLOCK_BREAK, Page
 from opilio.core.protocols import Parser
-from opilio.core.records import FetchResult
+from opilio.core.records import BLOCK_BREAK, FetchResult, Page
 from opilio.core.settings import HtmlLibrary
 from opilio.parse.html import HtmlParser
 from opilio.testing.parser import URL, ParserChecks, answer, check_page

@@ -1,4 +1,4 @@
-from opilio.core.page import Page
+from opilio.core.records import Page
 from opilio.parse.html import HtmlParser
 from opilio.testing.parser import answer, check_page
 

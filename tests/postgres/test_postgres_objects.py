@@ -22,10 +22,16 @@ from opilio.manage.verify import verify
 from opilio.store.collection import open_readonly
 from opilio.store.page_selection import PageFilter
 from opilio.store.postgres.chunks import (
+    MARKER_FILE,
     RETRY_S,
     ChunkMover,
     ChunkWriter,
     ObjectArchive,
+    ObjectMissingError,
+    ObjectStorage,
+    ObjectsUnavailableError,
+    check_address,
+    create_storage,
     delete_unused_objects,
     set_storage,
     storage_address,
@@ -35,14 +41,6 @@ from opilio.store.postgres.chunks import (
 from opilio.store.postgres.cluster import TRAINER, Role, RoleLostError
 from opilio.store.postgres.collection import create_in_database, folder_of, open_database
 from opilio.store.postgres.connection import PostgresConnection
-from opilio.store.postgres.objects import (
-    MARKER_FILE,
-    ObjectMissingError,
-    ObjectStorage,
-    ObjectsUnavailableError,
-    check_address,
-    create_storage,
-)
 
 PAGES = 20
 

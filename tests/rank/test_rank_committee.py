@@ -11,8 +11,7 @@ from checks.small_webs import rows as rows_of
 from opilio.core.clock import VirtualClock
 from opilio.core.records import url_key
 from opilio.learn.word_model import DENSE_FIELDS, LINK_FEATURES_DTYPE, unpack_features, url_prefixes
-from opilio.methods.dewey.detect import LexiconMatcher
-from opilio.methods.dewey.lexicon import parse_lexicon
+from opilio.methods.dewey.detect import LexiconMatcher, parse_lexicon
 from opilio.methods.treasure.focus import GalaxyMember
 from opilio.rank.committee import CommitteeMember, CommitteeRanker, LinkMeanings, LinkWords
 from opilio.rank.link_scores import unpack

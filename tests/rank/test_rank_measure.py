@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opilio.core.page import Reading
+from opilio.core.records import Reading
 from opilio.rank.link_scores import LinkTextMeasure, LinkTexts
 from opilio.testing.conformance import reading_of, terms_of, url_terms
 from opilio.topic.evolving import CompiledTable, compile_table

@@ -3,7 +3,7 @@ import pickle
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opilio.core.page import LINK_END, LINK_START, Page
+from opilio.core.records import LINK_END, LINK_START, Page
 from opilio.judge.similarity import CosineJudge
 from opilio.text.reading import PageReader
 from opilio.text.tokens import UrlTerms, tokenize

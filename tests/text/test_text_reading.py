@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opilio.core.page import Page, Reading
+from opilio.core.records import Page, Reading
 from opilio.text.reading import (
     BlockContext,
     ContextPolicy,

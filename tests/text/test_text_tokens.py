@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opilio.core.page import BLOCK_BREAK, LINK_END, LINK_START
+from opilio.core.records import BLOCK_BREAK, LINK_END, LINK_START
 from opilio.text.tokens import MARKS, thai_words, tokenize, tokenize_marked
 
 ANYTHING = st.text(st.characters(), max_size=60)

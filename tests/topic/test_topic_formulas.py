@@ -9,8 +9,7 @@ from checks.engines import PageFetcher, html, plain_tree, run_engine
 from checks.scored_links import scored_links
 from checks.small_webs import rows
 from opilio.core.clock import VirtualClock
-from opilio.core.page import Page
-from opilio.core.records import Lead
+from opilio.core.records import Lead, Page
 from opilio.core.registry import kind_options
 from opilio.core.strategies import load_strategy
 from opilio.frontier.memory import MemoryFrontier

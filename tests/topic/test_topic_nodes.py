@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from checks.wordnet_files import WordNetWriter
-from opilio.methods.dewey.detect import LexiconMatcher
+from opilio.methods.dewey.detect import LexiconMatcher, parse_lexicon
 from opilio.methods.dewey.judge import DeweyTarget, add_synonyms
-from opilio.methods.dewey.lexicon import parse_lexicon
 from opilio.methods.treasure.ranker import _with_synonyms
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.wordnet import WordNet

@@ -6,8 +6,7 @@ from typer.testing import CliRunner
 
 from checks.small_webs import BIRDS, SmallWeb, crawl, page, served, settings_for, word
 from opilio.cli.commands import app
-from opilio.core.page import BLOCK_BREAK, Page
-from opilio.core.records import Analysis, FetchResult, Outcome
+from opilio.core.records import BLOCK_BREAK, Analysis, FetchResult, Outcome, Page
 from opilio.engine.analysis import PageFeatures
 from opilio.fetch.decoding import RecordedResponse
 from opilio.testing.conformance import check_learner, lead_to

@@ -15,15 +15,14 @@ from opilio.core.errors import UsageError
 from opilio.core.files import make_writable_folder, pluralize, report_write_errors
 from opilio.core.settings import merge_trees, parse_setting
 from opilio.engine.workers.pool import available_cpus
-from opilio.lab.benchmark.registration import open_manual_webs
 from opilio.lab.experiments.declarations import load_experiment, select_variants, suite_experiments
 from opilio.lab.experiments.results import RunResult, write_results
 from opilio.lab.experiments.runs import ExperimentJob, RunCheckpoint
 from opilio.lab.experiments.study import Study, StudyOptions, declared_web, run_errors, run_jobs
-from opilio.lab.reports.papers import draw_classifiers
 from opilio.lab.reports.plots import draw_plots
-from opilio.lab.reports.report import ReportInput, find_section, write_report
+from opilio.lab.reports.report import ReportInput, draw_classifiers, find_section, write_report
 from opilio.lab.reports.tables import split_by_seed_kind, strategy_table
+from opilio.lab.webs.manuals import open_manual_webs
 from opilio.lab.webs.web import LabProblem
 
 MAX_PROBLEMS_SHOWN = 10

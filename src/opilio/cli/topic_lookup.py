@@ -12,8 +12,7 @@ import typer
 from opilio.cli.options import ConfigOption, EngineOption, JsonOption, SetOption, print_json, print_message, print_text
 
 if TYPE_CHECKING:
-    from opilio.core.page import Page
-    from opilio.core.records import Seed
+    from opilio.core.records import Page, Seed
     from opilio.core.settings import Settings
     from opilio.seeds.finder import FoundSeeds, SeedRequest
 
@@ -78,7 +77,7 @@ def dewey(
 
 def _page(text: str, file: Path | None, settings: "Settings") -> "Page":
     from opilio.core.errors import UsageError
-    from opilio.core.page import Page
+    from opilio.core.records import Page
 
     if bool(text) == (file is not None):
         raise UsageError("give either a text, a URL or --file; `-` reads stdin")

@@ -11,14 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opilio.core.events import Event
-from opilio.core.page import Link, Page, Reading
 from opilio.core.records import (
     EngineAnswer,
     FetchResult,
     HostLease,
     Lead,
+    Link,
     LinkColumns,
     Outcome,
+    Page,
+    Reading,
     UrlResult,
     UrlState,
     Verdict,

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from opilio.core.errors import ParseError
-from opilio.core.page import Page, Reading
 from opilio.core.protocols import SITE_TEXT, Judge, OnlineLearner, Parser, Ranker
 from opilio.core.records import (
     SCOPE_FAILURE,
@@ -25,6 +24,8 @@ from opilio.core.records import (
     Failure,
     FetchResult,
     Lead,
+    Page,
+    Reading,
     Reason,
     Tier,
     Verdict,

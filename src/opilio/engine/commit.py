@@ -12,7 +12,7 @@ from opilio.core.events import BatchCommitted, CrawlStopped, Event, HostBackedOf
 from opilio.core.protocols import DuplicateDetector, Frontier, LinkScorer
 from opilio.core.records import HostLease, Lead, Outcome, PageChange
 from opilio.core.urls import host_of
-from opilio.engine.labels import LabelInbox
+from opilio.engine.commands import LabelInbox
 from opilio.engine.learning import LearnerGroup
 from opilio.engine.outgoing import AliasFinder, OutgoingLeads, SiteDiscovery
 from opilio.engine.politeness.robots import RobotsRules

@@ -12,7 +12,6 @@ import numpy as np
 from msgspec.structs import replace
 
 from opilio.core.caches import evict_oldest
-from opilio.core.page import Reading
 from opilio.core.protocols import (
     JUDGE_STATE,
     FrontierEntry,
@@ -21,7 +20,7 @@ from opilio.core.protocols import (
     OnlineLearner,
     WeighsTerms,
 )
-from opilio.core.records import Lead, LinkColumns, Outcome
+from opilio.core.records import Lead, LinkColumns, Outcome, Reading
 from opilio.core.registry import LINK_SCORERS, has_plugin, load_plugin
 from opilio.engine.learning import NO_OWNER, Owner
 from opilio.engine.link_memory import CommitteeLearner, explain_link

@@ -12,9 +12,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.core.page import Reading
 from opilio.core.protocols import JUDGE_STATE, LENGTH, LINK_TO_PAGE, PAGE_ALONE, BaseLearner
-from opilio.core.records import Outcome, Reason, Verdict
+from opilio.core.records import Outcome, Reading, Reason, Verdict
 from opilio.judge.similarity import CoverageJudge
 from opilio.learn.logistic import logistic, sigmoid
 from opilio.learn.text_model import TermIds, TextModel, TextModelState

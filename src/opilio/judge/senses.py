@@ -7,9 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opilio.core.errors import TopicError
-from opilio.core.page import Reading
 from opilio.core.protocols import BaseLearner, Judge, OnlineLearner
-from opilio.core.records import Outcome, Reason, Verdict
+from opilio.core.records import Outcome, Reading, Reason, Verdict
 from opilio.text.vocabulary import PhraseMatcher
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.page_terms import PageTerms

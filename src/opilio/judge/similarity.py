@@ -15,9 +15,8 @@ from typing import Literal
 import numpy as np
 
 from opilio.core.errors import ConfigError, TopicError
-from opilio.core.page import Reading
 from opilio.core.protocols import COVERAGE, Judge
-from opilio.core.records import Reason, Verdict
+from opilio.core.records import Reading, Reason, Verdict
 from opilio.learn.logistic import logistic
 from opilio.topic.evolving import CompiledTable, EvolvingTopic
 from opilio.topic.page_terms import PageTerms

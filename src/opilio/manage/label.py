@@ -16,7 +16,7 @@ from opilio.core.protocols import COVERAGE, Database, Frontier
 from opilio.core.records import Reason, url_key
 from opilio.core.settings import Settings
 from opilio.core.urls import canonicalize_url, host_of
-from opilio.engine.labels import LABEL_REASON, LabelInbox, has_pending_label
+from opilio.engine.commands import LABEL_REASON, LabelInbox, has_pending_label
 from opilio.engine.wiring.assembly import AnalysisParts, WriterContext, build_analysis_parts, crawl_assembly
 from opilio.engine.wiring.build import build_frontier
 from opilio.engine.wiring.settings import collection_settings

@@ -23,8 +23,7 @@ from opilio.core.records import Tier
 from opilio.core.registry import build_component, complete_section
 from opilio.dedup import add_signatures
 from opilio.dedup import create_dedup_tables as create_seen
-from opilio.engine.commands import HOST_RULE_COMMANDS, LASTING_COMMANDS
-from opilio.engine.labels import reapply_labels
+from opilio.engine.commands import HOST_RULE_COMMANDS, LASTING_COMMANDS, reapply_labels
 from opilio.engine.wiring.session import table_definitions
 from opilio.engine.wiring.settings import collection_settings
 from opilio.frontier.policy import Order, QueueTime

@@ -26,7 +26,7 @@ from opilio.store.revisits import revisit_record
 from opilio.store.schema import EXPORTED_COLUMNS, NOT_RECORDED
 from opilio.store.versions import PageVersion, follow_moves, list_versions, read_stored_response
 from opilio.store.warc import RecordPosition, read_record
-from opilio.text.word_vectors import polarity_of
+from opilio.text.polarity import polarity_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,8 +14,8 @@ import tomli_w
 import tomlkit
 
 from opilio.core.errors import ConfigError, TopicError
-from opilio.core.page import Page
 from opilio.core.protocols import TOPIC_STATE
+from opilio.core.records import Page
 from opilio.core.settings import Settings, read_settings
 from opilio.engine.learning import JournaledLearner
 from opilio.engine.wiring.topic import LoggedQuery, split_intervals

@@ -25,9 +25,8 @@ from opilio.store.collection import CONFIG, Collection, open_readonly
 from opilio.store.connection import INDEX_FOLDER, has_writer
 from opilio.store.maintain.integrity import StoredRecord, database_problems, record_problem, stored_records
 from opilio.store.pages import count_indexable_versions, indexable_pages, page_keys_and_endings
-from opilio.store.postgres.chunks import delete_copies, storage_problems, unused_objects
+from opilio.store.postgres.chunks import ObjectMissingError, delete_copies, storage_problems, unused_objects
 from opilio.store.postgres.collection import PostgresCollection
-from opilio.store.postgres.objects import ObjectMissingError
 from opilio.store.run_tables import INDEX_SERVER_KEY
 from opilio.store.seal import SealProblem, log_problems, seal_problems
 from opilio.store.warc import local_warc, warc_name

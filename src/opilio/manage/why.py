@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from opilio.core.errors import CollectionError, ParseError
-from opilio.core.page import Reading
 from opilio.core.protocols import Database, FeatureEffect, Frontier, FrontierEntry, LinkExplanation
-from opilio.core.records import UrlState, url_key
+from opilio.core.records import Reading, UrlState, url_key
 from opilio.core.urls import host_of, require_url
 from opilio.engine.link_scoring import LinkScorerContext, build_link_scorer
 from opilio.engine.wiring.assembly import AnalysisParts, build_analysis_parts

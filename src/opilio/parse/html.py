@@ -14,8 +14,7 @@ import msgspec
 import turbohtml
 
 from opilio.core.errors import ConfigError, ParseError
-from opilio.core.page import BLOCK_BREAK, LINK_END, LINK_START, Link, Page
-from opilio.core.records import FetchResult, url_key
+from opilio.core.records import BLOCK_BREAK, LINK_END, LINK_START, FetchResult, Link, Page, url_key
 from opilio.core.settings import HtmlLibrary
 from opilio.core.urls import canonicalize_url
 from opilio.parse.documents.formats import convert_document

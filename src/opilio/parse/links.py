@@ -9,8 +9,7 @@ from typing import Any
 
 from turbohtml import Element, Namespace, Node, Text
 
-from opilio.core.page import Link
-from opilio.core.records import url_key
+from opilio.core.records import Link, url_key
 from opilio.core.urls import canonicalize_urls
 from opilio.parse.head import HeadLink, PageHead
 from opilio.parse.text_blocks import clean_text

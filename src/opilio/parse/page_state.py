@@ -12,8 +12,7 @@ import turbohtml
 from msgspec.structs import replace
 
 from opilio.core.errors import ParseError
-from opilio.core.page import Page
-from opilio.core.records import CHALLENGE, CONSENT, LOGIN, Failure, FetchResult
+from opilio.core.records import CHALLENGE, CONSENT, LOGIN, Failure, FetchResult, Page
 from opilio.parse.html import HtmlParser
 
 MAX_SOFT_404_WORDS = 120

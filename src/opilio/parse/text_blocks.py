@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from turbohtml import Element, PlainText, Text
 
-from opilio.core.page import BLOCK_BREAK, LINK_END, LINK_START
+from opilio.core.records import BLOCK_BREAK, LINK_END, LINK_START
 
 # Never text: scripts, styles, templates, drawings, options of forms, fallbacks for frames.
 # The content of noscript stays, because the crawler runs no scripts.

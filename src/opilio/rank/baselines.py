@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from opilio.core.errors import ConfigError
-from opilio.core.page import Reading
-from opilio.core.records import Lead, Verdict
+from opilio.core.records import Lead, Reading, Verdict
 from opilio.rank.link_scores import (
     LinkScores,
     LinkTextMeasure,

@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opilio.core.caches import evict_oldest
-from opilio.core.page import Link, Reading
 from opilio.core.protocols import OnlineLearner
-from opilio.core.records import Lead, Verdict
+from opilio.core.records import Lead, Link, Reading, Verdict
 from opilio.core.settings import Settings
 from opilio.learn.scoring import CommitteeOptions
 from opilio.learn.word_model import (

@@ -16,8 +16,7 @@ from isal import isal_zlib
 from isal.igzip_lib import IsalError
 from numpy.typing import NDArray
 
-from opilio.core.page import Link, Page, Reading
-from opilio.core.records import Lead, LinkColumns, Verdict
+from opilio.core.records import Lead, Link, LinkColumns, Page, Reading, Verdict
 from opilio.text.term_arrays import count_distinct
 from opilio.topic.evolving import CompiledTable, Terms, term_array
 from opilio.topic.topic import OTHER_SENSE, is_other_sense

@@ -8,8 +8,7 @@ import numpy as np
 
 from opilio.core.caches import evict_oldest
 from opilio.core.errors import ConfigError
-from opilio.core.page import Reading
-from opilio.core.records import Lead, Verdict
+from opilio.core.records import Lead, Reading, Verdict
 from opilio.rank.baselines import TermsOfUrls
 from opilio.rank.link_scores import (
     LinkScores,

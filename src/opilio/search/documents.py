@@ -15,7 +15,7 @@ from isal import isal_zlib
 
 from opilio.core.clock import DAY_S, parse_http_date, parse_iso_date
 from opilio.core.errors import CollectionError, ParseError
-from opilio.core.page import Page
+from opilio.core.records import Page
 from opilio.frontier.schema import unpack_keys
 from opilio.parse.html import HtmlParser
 from opilio.search.results import FOREVER, IndexDocument
@@ -25,7 +25,7 @@ from opilio.store.maintain.integrity import DROPPED_VERSIONS_KEY
 from opilio.store.pages import has_page
 from opilio.store.versions import links_of
 from opilio.store.warc import read_record
-from opilio.text.word_vectors import polarity_of
+from opilio.text.polarity import polarity_of
 
 _EARLIEST = 631_152_000.0  # 1990: earlier dates are wrong
 LINK_CACHE_PAGES = 512  # pages whose links are cached

@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.core.page import Link, Page, Reading
 from opilio.core.protocols import Judge, Learns, Ranker
-from opilio.core.records import Lead, LinkColumns, Outcome, Verdict, url_key
+from opilio.core.records import Lead, Link, LinkColumns, Outcome, Page, Reading, Verdict, url_key
 from opilio.text.vocabulary import term_id
 
 _PIECE = re.compile(r"\[([^\]]*)\]\(([^)\s]*)( nofollow)?\)|([a-z0-9]+)")

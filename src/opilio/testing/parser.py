@@ -7,9 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from opilio.core.errors import ParseError
-from opilio.core.page import BLOCK_BREAK, LINK_END, LINK_START, Page
 from opilio.core.protocols import Parser
-from opilio.core.records import FetchResult, url_key
+from opilio.core.records import BLOCK_BREAK, LINK_END, LINK_START, FetchResult, Page, url_key
 from opilio.core.urls import canonicalize_url, host_of
 
 URL = "http://example.org/birds/wren.html"

@@ -16,7 +16,7 @@ from importlib.resources import files
 import Stemmer
 
 from opilio.core.errors import ConfigError
-from opilio.core.page import BLOCK_BREAK, LINK_END, LINK_START
+from opilio.core.records import BLOCK_BREAK, LINK_END, LINK_START
 from opilio.text.tokens import tokenize
 
 # Languages with a Snowball stemmer, and some without, whose words are used unchanged.

@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.core.page import Page, Reading
+from opilio.core.records import Page, Reading
 from opilio.text.languages import language_code
 from opilio.text.term_arrays import Codes, TermEncoder, TermList, Terms, term_array
 from opilio.text.tokens import SENTENCE_END

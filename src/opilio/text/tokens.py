@@ -30,7 +30,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from opilio.core.page import BLOCK_BREAK, LINK_END, LINK_START
+from opilio.core.records import BLOCK_BREAK, LINK_END, LINK_START
 
 if TYPE_CHECKING:
     from opilio.text.vocabulary import Vocabulary

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from opilio.core.errors import TopicError
-from opilio.core.page import Reading
+from opilio.core.records import Reading
 from opilio.text.languages import is_known_language, language_name
 from opilio.text.term_arrays import term_array
 from opilio.topic.evolving import CompiledTable

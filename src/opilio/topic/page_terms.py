@@ -25,9 +25,8 @@ import xxhash
 from numpy.typing import NDArray
 
 from opilio.core.caches import evict_oldest
-from opilio.core.page import BLOCK_BREAK, LINK_END, LINK_START, Page, Reading
 from opilio.core.protocols import BaseLearner
-from opilio.core.records import Outcome
+from opilio.core.records import BLOCK_BREAK, LINK_END, LINK_START, Outcome, Page, Reading
 from opilio.core.urls import host_of
 from opilio.text.reading import main_terms
 from opilio.text.term_arrays import Terms, count_distinct, term_array

@@ -8,7 +8,7 @@ from typing import Any
 
 from opilio.core.protocols import LENGTH, LINK_TO_PAGE, PAGE_ALONE, SITE_TEXT
 from opilio.core.records import Reason
-from opilio.engine.labels import LABEL_REASON
+from opilio.engine.commands import LABEL_REASON
 
 MAX_WORDS = 4
 MODEL_PREFIX = "text model: "

@@ -20,8 +20,15 @@ from opilio.core.records import NOT_SENT_FAILURE, SIGNAL_FAILURE, FetchResult
 from opilio.core.settings import PolitenessSettings
 from opilio.core.urls import host_of, origin_of
 from opilio.engine.politeness.delays import AddressThrottle, effective_delay_s
-from opilio.engine.politeness.robots import LARGE_TEXT, PRIVATE_ADDRESS, RobotsRules, decode_rules, rules_from_response
-from opilio.engine.politeness.robots_rules import TDMREP_PATH, parse_tdmrep
+from opilio.engine.politeness.robots import (
+    LARGE_TEXT,
+    PRIVATE_ADDRESS,
+    TDMREP_PATH,
+    RobotsRules,
+    decode_rules,
+    parse_tdmrep,
+    rules_from_response,
+)
 from opilio.fetch.http import follow_redirects, refused_proxy_host
 from opilio.parse.head import PageHead
 from opilio.parse.signals import read_signals

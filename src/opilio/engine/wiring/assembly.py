@@ -13,7 +13,6 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from opilio.core.page import Page, Reading
 from opilio.core.protocols import (
     TOPIC_STATE,
     Frontier,
@@ -26,6 +25,7 @@ from opilio.core.protocols import (
     SamplesPages,
     WeighsLinks,
 )
+from opilio.core.records import Page, Reading
 from opilio.core.registry import ASSEMBLIES, build_component, load_plugin
 from opilio.core.settings import AgentTeamSettings, Settings
 from opilio.dedup import fingerprint_terms, one_character_words, simhash64
@@ -34,8 +34,8 @@ from opilio.engine.learning import NO_OWNER, LearnerGroup, Owner, restore_state
 from opilio.engine.link_scoring import LinkScorerContext, build_link_scorer, with_boost
 from opilio.engine.reseeding import seeds_finished_check
 from opilio.engine.wiring.topic import build_query_log_reader
-from opilio.engine.workers.limits import AnalysisLimits, one_blas_thread
 from opilio.engine.workers.pool import AnalysisPool, InlinePool, WorkerPool
+from opilio.engine.workers.process import AnalysisLimits, one_blas_thread
 from opilio.parse.html import HtmlParser
 from opilio.store.collection import Collection
 from opilio.store.writer import CollectionWriter

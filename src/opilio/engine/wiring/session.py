@@ -55,8 +55,7 @@ from opilio.seeds.finder import FoundSeeds
 from opilio.store.annotations import delete_new_collection
 from opilio.store.collection import Collection, CreateTables, is_linked, load_settings
 from opilio.store.connection import database_error
-from opilio.store.postgres.chunks import set_storage
-from opilio.store.postgres.objects import check_address
+from opilio.store.postgres.chunks import check_address, set_storage
 from opilio.store.postgres.schema import create_defined
 from opilio.store.run_tables import SeedQuery, write_seed_query
 from opilio.store.warc import WarcFiles, WarcWriter

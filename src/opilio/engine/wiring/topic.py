@@ -17,9 +17,8 @@ from typing import Literal
 import msgspec
 
 from opilio.core.errors import ConfigError, ParseError, TopicError
-from opilio.core.page import Page
 from opilio.core.protocols import Fetcher
-from opilio.core.records import FetchResult
+from opilio.core.records import FetchResult, Page
 from opilio.core.registry import TOPIC_EXTENSIONS, build_component, load_plugin, plugin_names
 from opilio.core.settings import Settings, TopicSettings
 from opilio.engine.wiring.fetcher import build_fetcher

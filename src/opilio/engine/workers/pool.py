@@ -20,15 +20,18 @@ from msgspec.structs import replace
 from opilio.core.errors import OpilioError
 from opilio.core.records import Analysis, Failure, FetchResult, Lead
 from opilio.engine.analysis import PageAnalyzer
-from opilio.engine.workers.limits import LARGE_BLOCK_BYTES, AnalysisLimits, is_timeout, return_large_blocks
 from opilio.engine.workers.process import (
+    LARGE_BLOCK_BYTES,
     REPLY_HEADER,
     AnalysisJob,
+    AnalysisLimits,
     AnalysisReply,
     StateUpdate,
     analyze_response,
     decode_reply,
     encode_message,
+    is_timeout,
+    return_large_blocks,
     run_worker,
     start_with_signals_blocked,
 )

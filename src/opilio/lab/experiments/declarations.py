@@ -5,12 +5,14 @@ the report. Nothing is run here. docs/lab/README.md explains the format. The tab
 """
 
 import tomllib
+import zlib
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
+import xxhash
 from msgspec import Meta
 
 from opilio.core.errors import ConfigError, OfflineWebError
@@ -289,3 +291,25 @@ def _referenced_names(declared: Experiment) -> Iterator[tuple[str, str, Sequence
     yield from (("plot.variants", name, crawlers) for plot in declared.plot for name in plot.variants)
     if declared.paper:
         yield "paper", declared.paper, list(paper_tables())
+
+
+# Topics are split into two halves by a hash of their name. Defaults are chosen on the development half only; the
+# held-out half confirms them.
+DEVELOPMENT, HELD_OUT = "development", "held-out"
+
+
+def registration_digest(experiment: Experiment) -> str:
+    """A digest of the declaration and of the manuals' declaration: any change gives another one."""
+    digest = xxhash.xxh3_64(msgspec.json.encode(experiment, order="sorted"))
+    if experiment.manuals:
+        digest.update((files("opilio.lab.webs") / "manuals.toml").read_bytes())
+    return digest.hexdigest()
+
+
+def topic_half(topic: str) -> str:
+    """The half that a topic belongs to.
+
+    >>> topic_half("railways"), topic_half("medicine")
+    ('development', 'held-out')
+    """
+    return HELD_OUT if zlib.crc32(topic.encode()) % 2 else DEVELOPMENT

@@ -15,9 +15,8 @@ import msgspec
 
 from opilio.core.clock import Clock, VirtualClock
 from opilio.core.events import BatchCommitted, Event, VisitFailed
-from opilio.core.page import Reading
 from opilio.core.protocols import Frontier, Judge, SeedSource
-from opilio.core.records import Failure, FetchResult, Verdict
+from opilio.core.records import Failure, FetchResult, Reading, Verdict
 from opilio.core.settings import Settings, Tree, merge_trees
 from opilio.dedup import create_dedup_tables as create_seen
 from opilio.engine.politeness.traps import UrlFilter, build_url_filter

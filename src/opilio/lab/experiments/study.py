@@ -12,8 +12,7 @@ from opilio.core.errors import ConfigError, OfflineWebError, UsageError
 from opilio.core.settings import Tree, describe_validation_error, merge_trees
 from opilio.engine.wiring.topic import build_topic, initial_topic_state
 from opilio.engine.workers.pool import available_cpus
-from opilio.lab.benchmark.registration import registration_digest
-from opilio.lab.experiments.declarations import BOUND_STRATEGIES, PEER_PREFIX, Experiment, Variant
+from opilio.lab.experiments.declarations import BOUND_STRATEGIES, PEER_PREFIX, Experiment, Variant, registration_digest
 from opilio.lab.experiments.replay import lab_settings
 from opilio.lab.experiments.results import RunResult
 from opilio.lab.experiments.runs import ExperimentJob, ExperimentRunner

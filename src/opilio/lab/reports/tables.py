@@ -17,6 +17,7 @@ from opilio.lab.evaluation.statistics import (
     holm_correction,
     paired_test,
 )
+from opilio.lab.experiments.declarations import DEVELOPMENT, HELD_OUT, topic_half
 from opilio.lab.experiments.results import RunResult
 from opilio.lab.experiments.search_engine import SearchComparison
 
@@ -331,3 +332,32 @@ def _search_comparison_cells(
         (mean_over_cases(runs, [b.deeper[-1] for b in found], rng), 2),
     ]
     return [format_interval(mean, digits) for mean, digits in means]
+
+
+def halves_table(runs: Sequence[RunResult], reference: str, seed: int = 0) -> str:
+    """Per half: one row per web and strategy with its interval, and the paired difference from the reference."""
+    parts = []
+    for half in (DEVELOPMENT, HELD_OUT):
+        mine = [run for run in runs if topic_half(run.topic) == half]
+        if mine:
+            parts += [f"### {half.capitalize()} topics", _half_table(mine, reference, seed)]
+    return "\n\n".join(parts)
+
+
+def _half_table(runs: Sequence[RunResult], reference: str, seed: int) -> str:
+    rows = []
+    webs = list(dict.fromkeys(run.web for run in runs))
+    for web in (*webs, ""):
+        group = [run for run in runs if not web or run.web == web]
+        differences = {found.theirs: found for found in paired_comparisons(group, reference)}
+        for name, own in group_by_strategy(group).items():
+            interval = measure_interval(own, "auc_vs_oracle", np.random.default_rng(seed))
+            cells = ["", "", ""]
+            if name in differences:
+                test = differences[name].test
+                cells = [
+                    f"{-test.difference:+.3f}", f"{test.losses} : {test.wins}", f"{differences[name].corrected_p:.2g}"
+                ]  # fmt: skip
+            rows.append([web or "all webs", name, str(len(own)), format_interval(interval), *cells])
+    head = ["web", "strategy", "cases", "auc_vs_oracle", f"against {reference}", "better : worse", "p"]
+    return markdown_table(head, rows)

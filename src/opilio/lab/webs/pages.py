@@ -22,9 +22,8 @@ import zstandard
 from numpy.typing import NDArray
 
 from opilio.core.errors import OfflineWebError, ParseError
-from opilio.core.page import Page
 from opilio.core.protocols import Parser
-from opilio.core.records import FetchResult
+from opilio.core.records import FetchResult, Page
 from opilio.fetch.decoding import RecordedResponse
 from opilio.fetch.http import redirect_target
 from opilio.lab.webs.resources import (

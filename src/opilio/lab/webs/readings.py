@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import xxhash
 
-from opilio.core.page import Page, Reading
+from opilio.core.records import Page, Reading
 from opilio.core.settings import Settings
 from opilio.engine.wiring.assembly import build_page_reader
 from opilio.lab.webs.pages import ParsedPages

@@ -9,9 +9,8 @@ import msgspec
 from msgspec.structs import replace
 
 from opilio.core.errors import ConfigError
-from opilio.core.page import Reading
 from opilio.core.protocols import RANK_STATE, TOPIC_STATE, OnlineLearner
-from opilio.core.records import MAX_AGENTS, AgentAnalysis, Analysis, FetchResult, Lead, Verdict, url_key
+from opilio.core.records import MAX_AGENTS, AgentAnalysis, Analysis, FetchResult, Lead, Reading, Verdict, url_key
 from opilio.core.settings import AgentSettings, AgentTeamSettings, Settings, TopicSettings, Tree, suggest_name
 from opilio.core.urls import require_url
 from opilio.engine.analysis import PageAnalyzer, SharedParts

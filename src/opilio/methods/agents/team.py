@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from opilio.core.events import AgentRegistered, AgentsExchanged, Event, VisitFailed
-from opilio.core.page import Reading
 from opilio.core.protocols import FrontierEntry, LinkExplanation, LinkScorer
-from opilio.core.records import AgentAnalysis, Analysis, Lead, Outcome, Verdict
+from opilio.core.records import AgentAnalysis, Analysis, Lead, Outcome, Reading, Verdict
 from opilio.core.settings import AgentTeamSettings
 from opilio.engine.learning import LearnerGroup
 from opilio.methods.agents.agent import Agent, AgentReport

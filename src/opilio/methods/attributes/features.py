@@ -15,8 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.core.page import Reading
-from opilio.core.records import Lead
+from opilio.core.records import Lead, Reading
 from opilio.methods.attributes.rows import Rows, stack_rows
 from opilio.rank.baselines import TermsOfUrls
 from opilio.rank.link_scores import flatten_slices, link_spans, outside_spans

@@ -10,9 +10,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from opilio.core.caches import evict_oldest
-from opilio.core.page import Reading
 from opilio.core.protocols import Database, FeatureEffect, FrontierEntry, LinkExplanation, LinkScorer
-from opilio.core.records import Lead, LinkColumns, Outcome
+from opilio.core.records import Lead, LinkColumns, Outcome, Reading
 from opilio.engine.link_scoring import LinkScorerContext, StaticLinkScorer
 from opilio.engine.parent_scores import MAX_LINKS
 from opilio.methods.attributes.features import add_parent_evidence

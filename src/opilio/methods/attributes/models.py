@@ -25,9 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opilio.core.errors import ConfigError
-from opilio.core.page import Reading
 from opilio.core.protocols import RANK_STATE, BaseLearner
-from opilio.core.records import Lead, Outcome, Verdict
+from opilio.core.records import Lead, Outcome, Reading, Verdict
 from opilio.methods.attributes.features import LinkRows
 from opilio.methods.attributes.learner import ConstantModel, Probabilities, RowLearner, TrainedModel, logistic
 from opilio.methods.attributes.rows import ATTRIBUTES, MAX_TRAINING_ROWS, ROW_WIDTH, Labels, Rows

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from opilio.core.caches import evict_oldest
 from opilio.core.errors import ConfigError
-from opilio.core.page import Reading
 from opilio.core.protocols import RANK_STATE, BaseLearner
-from opilio.core.records import Lead, Outcome, Verdict
+from opilio.core.records import Lead, Outcome, Reading, Verdict
 from opilio.core.settings import Count, Positive, Settings
 from opilio.methods.attributes.features import TABLE_SIZE, LinkRows, TermFunctions
 from opilio.methods.attributes.features import pack_evidence as packed_evidence

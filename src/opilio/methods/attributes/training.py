@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opilio.core.errors import ConfigError, ParseError, UsageError
-from opilio.core.page import Reading
+from opilio.core.records import Reading
 from opilio.methods.attributes.evaluation import RowPositions
 from opilio.methods.attributes.features import (
     TABLE_SIZE,

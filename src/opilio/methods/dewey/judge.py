@@ -10,27 +10,24 @@ from typing import Literal, NamedTuple
 from msgspec.structs import replace
 
 from opilio.core.errors import ConfigError, TopicError
-from opilio.core.page import Reading
 from opilio.core.protocols import Judge
-from opilio.core.records import Reason, Verdict
+from opilio.core.records import Reading, Reason, Verdict
 from opilio.core.settings import Positive, Settings, Share
 from opilio.methods.dewey.detect import (
     PAPER_RULE,
     RECOMMENDED_RULE,
+    DeweyClass,
     Galaxy,
     GalaxyRule,
-    LexiconMatcher,
-    galaxy_of,
-    main_galaxy,
-)
-from opilio.methods.dewey.lexicon import (
-    DeweyClass,
     Lexicon,
+    LexiconMatcher,
     builtin_lexicon,
     digits_of,
+    galaxy_of,
     is_number,
     is_prefix,
     is_related,
+    main_galaxy,
     read_lexicon,
 )
 from opilio.text.vocabulary import Vocabulary

@@ -13,20 +13,21 @@ import msgspec
 
 from opilio.core.display import GRID_COLOR, PALETTE, new_figure, save_figure
 from opilio.core.errors import UsageError
-from opilio.core.page import Page
+from opilio.core.records import Page
 from opilio.core.settings import Settings
 from opilio.methods.dewey.detect import (
     Dot,
     Galaxy,
     GalaxyRule,
+    Lexicon,
     LexiconMatcher,
+    digits_of,
     dots_from_hits,
     find_galaxy,
     link_galaxies,
     main_terms,
 )
 from opilio.methods.dewey.judge import load_lexicon
-from opilio.methods.dewey.lexicon import Lexicon, digits_of
 from opilio.text.reading import PageReader, ParagraphContext
 from opilio.topic.setup import background_frequencies, build_vocabulary
 

@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opilio.core.caches import evict_oldest
-from opilio.core.page import Reading
 from opilio.core.protocols import RANK_STATE, BaseLearner, LinkScorer
-from opilio.core.records import Lead, Outcome, Verdict
+from opilio.core.records import Lead, Outcome, Reading, Verdict
 from opilio.core.settings import Amount, Share
 from opilio.engine.link_scoring import LinkScorerContext
-from opilio.methods.rivals.parts import GroupLinkScorer
+from opilio.methods.rivals.groups import GroupLinkScorer
 from opilio.rank.link_scores import LinkScores, refused_links
 from opilio.topic.setup import BuildContext
 

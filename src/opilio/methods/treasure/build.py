@@ -16,8 +16,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from opilio.core.errors import ConfigError, UsageError
-from opilio.core.page import Link, Page, Reading
 from opilio.core.protocols import RANK_STATE
+from opilio.core.records import Link, Page, Reading
 from opilio.core.settings import Settings
 from opilio.methods.dewey.detect import LexiconMatcher, main_galaxy
 from opilio.methods.dewey.judge import load_lexicon

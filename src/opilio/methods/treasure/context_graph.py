@@ -19,9 +19,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.core.page import Reading
 from opilio.core.protocols import RANK_STATE, BaseLearner
-from opilio.core.records import Lead, Verdict
+from opilio.core.records import Lead, Reading, Verdict
 from opilio.methods.treasure.graph import TGraph, link_parts
 from opilio.methods.treasure.matching import LinkMatches, MatchingOptions, NodeIndex, match_links
 from opilio.methods.treasure.updater import GraphState

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.core.page import Link, Reading
+from opilio.core.records import Link, Reading
 from opilio.methods.dewey.detect import (
     RECOMMENDED_RULE,
     SCORE_DIGITS,
@@ -20,13 +20,15 @@ from opilio.methods.dewey.detect import (
     GalaxyRule,
     LexiconHit,
     LexiconMatcher,
+    digits_of,
     dots_from_hits,
     find_galaxy,
     first_galaxy,
     hits_in_window,
+    is_related,
+    shorten,
 )
 from opilio.methods.dewey.judge import DeweyTarget
-from opilio.methods.dewey.lexicon import digits_of, is_related, shorten
 from opilio.methods.treasure.graph import Span
 from opilio.rank.link_scores import LinkTexts
 from opilio.text.vocabulary import BLOCK_END_CODE

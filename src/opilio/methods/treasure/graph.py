@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from opilio.core.errors import ConfigError
-from opilio.core.page import Link, Reading
+from opilio.core.records import Link, Reading
 
 NodeCount = Annotated[int, Meta(ge=0, le=1_000_000_000)]
 NODE_PARTS = ("ISH", "SH", "MH", "DC")  # the four that are compared (S2-31)

@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 
 from opilio.core.errors import ConfigError
 from opilio.core.events import GraphChanged
-from opilio.core.page import Reading
 from opilio.core.protocols import RANK_STATE, BaseLearner
-from opilio.core.records import Lead, Outcome, Verdict
+from opilio.core.records import Lead, Outcome, Reading, Verdict
 from opilio.core.settings import Amount, Count, Positive, Settings, Share, Tree
 from opilio.methods.dewey.detect import galaxy_of
 from opilio.methods.dewey.judge import WEIGHTING_RULES, DeweyTarget, DeweyWeighting, add_synonyms, dewey_target
@@ -37,9 +36,9 @@ from opilio.methods.treasure.matching import (
     MatchingOptions,
     NodeIndex,
     PriorityRule,
+    TermRarity,
     match_links,
 )
-from opilio.methods.treasure.postings import TermRarity
 from opilio.methods.treasure.updater import GraphExperience, GraphUpdater, GraphUpdaterOptions
 from opilio.rank.committee import CommitteeMember, MemberKind
 from opilio.rank.link_scores import LinkScores, ScoreColumn, drop_all, refused_links, tunnel_drop_reason
