@@ -5,6 +5,7 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlencode
@@ -14,6 +15,7 @@ import pytest
 from checks.indexed import Sheet, store
 from checks.page_server import Client, crawled
 from checks.small_webs import COMMAND, one_line, opilio, plain
+from opilio.search.indexer import rebuild_index, update_index
 
 # A superuser may write anywhere; without this capability the bits of files bind it like everybody else.
 BOUND = ["setpriv", "--bounding-set=-dac_override", "--inh-caps=-dac_override"] if os.getuid() == 0 else []
@@ -120,3 +122,40 @@ def test_label_reports_a_read_only_collection_in_one_line(tmp_path: Path) -> Non
     unlock(folder)
     assert done.returncode == 1
     assert "copy the folder to a place of your own" in one_line(done)
+
+
+READER = """
+import sys
+from pathlib import Path
+from opilio.core.errors import OpilioError
+from opilio.search.searcher import Searcher
+
+for _ in range(int(sys.argv[2])):
+    try:
+        Searcher([Path(sys.argv[1])]).search("a small singing bird")
+    except OpilioError as error:
+        print(error, flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("writable", [False, True])
+def test_readers_find_an_index_while_its_owner_changes_and_rebuilds_it(folder: Path, writable: bool) -> None:
+    """Files appear and vanish while a reader opens them, and in a read-only folder it can take no lock against that."""
+    if not (writable or BOUND):
+        pytest.skip("owner and reader are the same user here")
+    make_index(folder)
+    if not writable:
+        lock(folder)
+    command = [*([] if writable else BOUND), sys.executable, "-c", READER, str(folder), "40"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=plain()) as reader:
+        changes = 0
+        while reader.poll() is None:
+            changes += 1
+            store(folder, [Sheet(url=f"http://a.example/{changes}", title="Wrens", text=f"Bird number {changes}.")])
+            (update_index if changes % 3 else rebuild_index)(folder)
+            if not writable:
+                lock(folder)
+        assert reader.stdout is not None
+        assert (reader.stdout.read(), reader.returncode) == ("", 0)
+    assert changes > 1

@@ -8,7 +8,7 @@ import fcntl
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +17,7 @@ import tantivy
 
 from opilio.core.errors import CollectionError
 from opilio.search.schema import INDEX_VERSION, make_schema, register_analyzers
-from opilio.store.connection import INDEX_FOLDER
+from opilio.store.connection import INDEX_FOLDER, Value, read_patiently
 from opilio.store.seal import SEAL_FILE
 
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
@@ -200,6 +200,31 @@ def is_read_only(collection: Path) -> bool:
     """True if the index can be read but not written (another owner, a read-only disk)."""
     folder = collection / INDEX_FOLDER
     return not os.access(folder if folder.exists() else collection, os.W_OK)
+
+
+def read_index(collection: Path, read: Callable[[], Value]) -> Value:
+    """What `read` returns from an index. While another process changes it, files may be missing: it is tried again."""
+    seen = index_generation(collection)
+
+    def may_change() -> bool:
+        nonlocal seen
+        before, seen = seen, index_generation(collection)
+        return before != seen or _is_being_written(collection)
+
+    return read_patiently(read, CollectionError, may_change)
+
+
+def _is_being_written(collection: Path) -> bool:
+    try:
+        lock = (collection / INDEX_FOLDER / INDEX_LOCK_FILE).open("rb")
+    except OSError:
+        return False
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
 
 
 def index_generation(collection: Path) -> tuple[int, ...]:

@@ -37,6 +37,7 @@ from opilio.search.index import (
     is_read_only,
     is_segment_file,
     prepare_index_folder,
+    read_index,
     readable_index_folder,
     touch_generation,
     translate_index_errors,
@@ -241,7 +242,10 @@ def count_unindexed(folder: Path) -> int:
         return remote.count_unindexed()
     with open_readonly(folder) as collection:
         reader = DocumentReader(collection)
-        return reader.count_pages_after(_indexed_seq(readable_index_folder(folder), reader.dropped_versions()))
+        dropped = reader.dropped_versions()
+        return reader.count_pages_after(
+            read_index(folder, lambda: _indexed_seq(readable_index_folder(folder), dropped))
+        )
 
 
 def _indexed_seq(place: Path, dropped: int) -> int:
@@ -260,8 +264,9 @@ def rebuild_index(folder: Path) -> IndexProgress:
     with index_write_lock(folder) as locked:
         if not locked:
             return IndexProgress(busy=True)
+        # One lock for both steps, so that readers wait instead of finding no index.
         delete_index(folder)
-    done = update_index(folder)
+        done = _update_locked(folder, limit=0)
     # Pages with new links are indexed twice; report the number of documents in the end.
     return msgspec.structs.replace(done, indexed=FullTextIndex(readable_index_folder(folder)).searcher().num_docs)
 

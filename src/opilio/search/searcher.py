@@ -24,6 +24,7 @@ from opilio.search.index import (
     DamagedIndexError,
     FullTextIndex,
     index_generation,
+    read_index,
     readable_index_folder,
     translate_index_errors,
 )
@@ -249,6 +250,9 @@ class MeaningLoader:
         self._known = PageMeanings.empty()
 
     def load(self) -> PageMeanings:
+        return read_index(self._folder, self._load)
+
+    def _load(self) -> PageMeanings:
         place = readable_index_folder(self._folder)
         with translate_index_errors(place), closing(IndexManifest(place)) as manifest:
             if self._known.origin != manifest.mark("origin"):
@@ -260,10 +264,10 @@ class MeaningLoader:
 def _open_or_rebuild_index(folder: Path, name: str) -> OpenIndex:
     """Open an index; rebuild it first if it is damaged."""
     try:
-        return _open_index(folder, name)
+        return read_index(folder, lambda: _open_index(folder, name))
     except DamagedIndexError:
         rebuild_index(folder)
-        return _open_index(folder, name)
+        return read_index(folder, lambda: _open_index(folder, name))
 
 
 def _open_index(folder: Path, name: str) -> OpenIndex:
@@ -285,6 +289,10 @@ def _open_index(folder: Path, name: str) -> OpenIndex:
 
 
 def _subtopics(folder: Path, collection: str) -> list[Subtopic]:
+    return read_index(folder, lambda: _read_subtopics(folder, collection))
+
+
+def _read_subtopics(folder: Path, collection: str) -> list[Subtopic]:
     place = readable_index_folder(folder)
     with translate_index_errors(place), closing(IndexManifest(place)) as manifest:
         counts = dict(manifest.connection.execute("SELECT subtopic, count(*) FROM entry GROUP BY subtopic"))

@@ -26,6 +26,7 @@ from opilio.store.connection import (
     database_error,
     has_writer,
     hold_files,
+    read_database,
     read_header,
     run_script,
     transaction,
@@ -279,8 +280,7 @@ def collection_exists(folder: Path) -> bool:
 def _open(folder: Path, tables: str = "", *, readonly: bool = False) -> sqlite3.Connection:
     """A connection to a database that can be used, with these tables made where they are missing."""
     try:
-        connection = connect(folder / DATABASE, readonly=readonly)
-        connection.execute("SELECT 1 FROM meta LIMIT 1")
+        connection = read_database(folder / DATABASE, lambda: _connect(folder, readonly=readonly))
         if tables:
             with transaction(connection):
                 run_script(connection, tables)
@@ -290,6 +290,16 @@ def _open(folder: Path, tables: str = "", *, readonly: bool = False) -> sqlite3.
                     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     except sqlite3.Error as error:
         raise database_error(folder, error) from error
+    return connection
+
+
+def _connect(folder: Path, *, readonly: bool) -> sqlite3.Connection:
+    connection = connect(folder / DATABASE, readonly=readonly)
+    try:
+        connection.execute("SELECT 1 FROM meta LIMIT 1")
+    except sqlite3.Error:
+        connection.close()
+        raise
     return connection
 
 

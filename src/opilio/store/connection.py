@@ -23,6 +23,16 @@ from opilio.core.protocols import Database, Values
 
 DATABASE = "crawl.db"
 BUSY_TIMEOUT_MS = 30_000
+# Errors that no damage causes: of the disk, of permissions, of other processes.
+_NO_DAMAGE = (
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_BUSY,
+)
+# Attempts to read files that another process changes, and the time between two.
+MAX_READ_ATTEMPTS, READ_RETRY_S = 20, 0.05
 
 
 def log_of(database: Path) -> Path:
@@ -47,6 +57,27 @@ def sqlite_uri(database: Path, *, readonly: bool = False) -> str:
     if not os.access(database.parent, os.W_OK):
         return str(database.absolute()) if log_exists else f"{database.absolute().as_uri()}?immutable=1"
     return f"{database.absolute().as_uri()}?mode=ro" if readonly and log_exists else str(database.absolute())
+
+
+Value = TypeVar("Value")
+
+
+def read_patiently(read: Callable[[], Value], errors: type[Exception], may_change: Callable[[], bool]) -> Value:
+    """What `read` returns; after an error it is tried again, as long as another process may change the files."""
+    for _ in range(MAX_READ_ATTEMPTS - 1):
+        try:
+            return read()
+        except errors:
+            if not may_change():
+                raise
+        time.sleep(READ_RETRY_S)
+    return read()
+
+
+def read_database(database: Path, read: Callable[[], Value]) -> Value:
+    """What `read` returns from a database. In a folder that can't be written SQLite fails if another process creates or
+    removes the log meanwhile, so it is tried again."""
+    return read_patiently(read, sqlite3.Error, lambda: not os.access(database.parent, os.W_OK))
 
 
 def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
@@ -90,21 +121,24 @@ def read_header(database: Path) -> tuple[int, int]:
             raise sqlite3.DatabaseError("no SQLite header")
         if not os.access(database, os.R_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        connection = sqlite3.connect(sqlite_uri(database, readonly=True), timeout=BUSY_TIMEOUT_MS / 1000, uri=True)
-        try:
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-            (owner,) = connection.execute("PRAGMA application_id").fetchone()
-        finally:
-            connection.close()
+        version, owner = read_database(database, lambda: _version_and_owner(database))
     except OSError as error:
         raise CollectionError(f"{database}: can't be read: {error.strerror}") from error
     except sqlite3.DatabaseError as error:
-        if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_CANTOPEN:
-            problem = "can't be opened in a folder that can't be written: a crawl was killed; copy the folder elsewhere"
-            raise CollectionError(f"{database}: {problem}") from error
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+            problem = "can't be opened in a folder that can't be written: a crawl writes or was killed"
+            raise CollectionError(f"{database}: {problem}; copy the folder elsewhere") from error
         if not _is_damage(error):
             raise database_error(database.parent, error) from error
         raise CollectionError(f"{database}: is damaged (no SQLite header); restore it from a copy") from error
+    return version, owner
+
+
+def _version_and_owner(database: Path) -> tuple[int, int]:
+    uri = sqlite_uri(database, readonly=True)
+    with closing(sqlite3.connect(uri, timeout=BUSY_TIMEOUT_MS / 1000, uri=True)) as connection:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        (owner,) = connection.execute("PRAGMA application_id").fetchone()
     return int(version), int(owner)
 
 
@@ -130,7 +164,7 @@ def tables_of_blocks(database: Path, blocks: Set[int], block_bytes: int) -> dict
 
 def _is_damage(error: sqlite3.Error) -> bool:
     """Whether the file is damaged. SQLite also fails if a disk is full or slow, or permission is missing."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF not in _NO_DAMAGE
 
 
 Row = TypeVar("Row", bound=msgspec.Struct)
