@@ -148,7 +148,9 @@ def hand_questions(folder: Path, web: str) -> Iterator[Question]:
         urls = db.execute("SELECT url, title FROM page WHERE duplicate_of = 0").fetchall()
     for kind, rows in known.items():
         for query, *names in rows:
-            wanted = [url_key(url) for url, title in urls if title in names or url in names]
+            wanted = [
+                url_key(url) for url, title in urls if title in names or url in names or url.endswith(tuple(names))
+            ]
             if not wanted:
                 raise SystemExit(f"{web}: no page for the question {query!r}")
             yield Question(kind=f"by hand, {kind}", query=query, wanted=wanted)
