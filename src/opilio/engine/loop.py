@@ -152,6 +152,8 @@ class Engine:
         gradual: bool = False,
     ) -> None:
         self._parts = stages
+        # Of tests and replays: visits run in lock-step, and only the engine lets time pass.
+        self._virtual_clock = stages.clock if isinstance(stages.clock, VirtualClock) else None
         self._settings = engine
         self._stop_rules = StopRules(stop, stages.clock.now())
         self._download_window = DownloadWindow(engine, stages.counts.pages, gradual=gradual)
@@ -187,7 +189,7 @@ class Engine:
                     self._commit_if_due()
                 elif reason := await self._idle():
                     break
-            await self._in_flight.shut_down(0.0 if isinstance(clock, VirtualClock) else SHUTDOWN_GRACE_S)
+            await self._in_flight.shut_down(0.0 if self._virtual_clock else SHUTDOWN_GRACE_S)
             self._commit()
         finally:
             await self._in_flight.shut_down(0.0)
@@ -228,8 +230,8 @@ class Engine:
     async def _wait_for_progress(self) -> None:
         """Wait until a visit finishes, a host wakes, or a commit is due."""
         clock = self._parts.clock
-        if isinstance(clock, VirtualClock):
-            await self._advance_virtual_clock(clock)
+        if self._virtual_clock:
+            await self._advance_virtual_clock(self._virtual_clock)
             return
         timeout = commit_wait_s(self._settings.batch) if self._in_flight.finished else 1.0
         if (
@@ -251,13 +253,13 @@ class Engine:
             await asyncio.sleep(0)
 
     def _commit_if_due(self) -> None:
-        everything = not self._in_flight.running or isinstance(self._parts.clock, VirtualClock)
+        everything = not self._in_flight.running or self._virtual_clock is not None
         if self._in_flight.commit_due(0 if everything else self._settings.batch):
             self._commit()
 
     def _commit(self) -> None:
         batch = self._in_flight.take_finished()
-        if isinstance(self._parts.clock, VirtualClock):  # the order must not depend on the number of workers
+        if self._virtual_clock:  # the order must not depend on the number of workers
             batch.sort(key=lambda served: served.lease.token)
         if batch:
             self.publish(self._parts.committer.commit(batch, self._parts.clock.now()))
@@ -286,8 +288,8 @@ class Engine:
         wait_s = wakes_at - clock.now()
         if wait_s > self._stop_rules.max_wait_s and not self._parts.committer.continuous:
             return f"every host left has to wait {wait_s:.0f} s or more; run again later to go on"
-        if isinstance(clock, VirtualClock):
-            clock.advance(until=wakes_at)
+        if self._virtual_clock:
+            self._virtual_clock.advance(until=wakes_at)
         else:
             # The user's commands must not wait as long as a host.
             await self._in_flight.wait(max(0.001, min(wait_s, COMMAND_POLL_S)))

@@ -146,6 +146,7 @@ def update_index(folder: Path, limit: int = 0) -> IndexProgress:
     A damaged index is rebuilt; an index that can't be written stays as it is.
     """
     check_collection(folder)
+    # The collection is opened once more under the lock: marks that were read before it may be older than the index.
     if (remote := remote_index(folder)) is not None:
         return remote.update_indexes()
     if is_read_only(folder):

@@ -5,7 +5,7 @@
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 import msgspec
@@ -14,12 +14,9 @@ from numpy.typing import NDArray
 
 from opilio.core.records import Outcome
 from opilio.text import term_arrays
-from opilio.topic.expansion import Expansion, FrozenExpansion, QueryLogExpansion
+from opilio.topic.expansion import Expansion, FrozenExpansion, QueryLogReader
 from opilio.topic.topic import is_other_sense
 from opilio.topic.weights import Idf, Keyword, WeightTable, table_from_weights
-
-QueryLogReader = Callable[[int], tuple[list[list[str]], int, dict[str, str]]]
-"""Reads a query log from a position: the new queries as stems, the new position, and the words of the stems."""
 
 # Stems whose surface form is kept for display.
 MAX_SURFACE_FORMS = 50_000
@@ -127,10 +124,8 @@ class EvolvingTopic:
     def grow(self) -> None:
         """Switch to the next table if one is due."""
         expansion = self.expansion
-        if isinstance(expansion, QueryLogExpansion) and expansion.is_due and self._queries:
-            queries, position, shown = self._queries(expansion.position)
-            expansion.add_queries(queries, position)
-            self._surface_forms |= shown
+        if self._queries:
+            self._surface_forms |= expansion.read_log(self._queries)
         self._set_table(expansion.next_table(self.table, self._background))
 
     def finish_seeding(self) -> None:

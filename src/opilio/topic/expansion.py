@@ -4,7 +4,7 @@ Each expansion is a state that records visits, receives the stems of relevant pa
 are msgspec records, so they survive a restart. `EvolvingTopic` makes sure that irrelevant pages never feed them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -23,6 +23,8 @@ from opilio.topic.weights import (
     table_from_weights,
 )
 
+# Reads a query log from a position: the queries as stems, the position it ends at, and the surface forms of the stems.
+QueryLogReader = Callable[[int], tuple[list[list[str]], int, dict[str, str]]]
 SMOOTHING_PAGES = 2
 UNSEEDED_TRUST = 0.5  # the share of pages in a table that no seed could be used for
 
@@ -54,6 +56,15 @@ class _ExpansionBase(msgspec.Struct):
 
     def record_visit(self) -> None:
         """Record a visit, relevant or not."""
+
+    def start_from_log(self) -> bool:
+        """Prepare a first table from the query log (S4-03); False if the expansion reads none."""
+        return False
+
+    def read_log(self, read: QueryLogReader) -> dict[str, str]:
+        """Read the query log further, if it is due; returns the surface forms of new stems."""
+        del read
+        return {}
 
     def add_seed(self, counts: Counts, relevant: bool) -> None:
         """Add a visited seed while the table waits for the seeds."""
@@ -296,6 +307,19 @@ class QueryLogExpansion(_ExpansionBase, tag="query-log", kw_only=True):
         """Add queries, each as its stems; `position` is how far the log was read."""
         self.asked.extend(list(q) for q in queries)
         self.position = position
+
+    def start_from_log(self) -> bool:
+        """The log so far is the first interval."""
+        self.waiting = self.interval
+        return True
+
+    def read_log(self, read: QueryLogReader) -> dict[str, str]:
+        """At the end of an interval."""
+        if not self.is_due:
+            return {}
+        queries, position, shown = read(self.position)
+        self.add_queries(queries, position)
+        return shown
 
     def record_visit(self) -> None:
         """Visits only measure the interval."""

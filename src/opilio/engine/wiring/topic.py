@@ -26,8 +26,8 @@ from opilio.fetch.http import follow_redirects
 from opilio.parse.html import HtmlParser
 from opilio.text.languages import guess_language
 from opilio.text.vocabulary import Vocabulary, term_id
-from opilio.topic.evolving import EvolvingTopic, QueryLogReader
-from opilio.topic.expansion import ExpansionStart, QueryLogExpansion
+from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.expansion import ExpansionStart, QueryLogReader
 from opilio.topic.page_terms import example_texts
 from opilio.topic.setup import background_idf, build_genres, build_vocabulary, check_language
 from opilio.topic.topic import SourceWeights, Topic, build_topic_table, make_stemmer, make_topic
@@ -227,8 +227,7 @@ def build_initial_topic(settings: Settings, topic: Topic) -> EvolvingTopic:
     start = ExpansionStart(table.weights, len(settings.seeds.urls), searched=bool(settings.seeds.engines))
     expansion = build_component("expansion", settings.expansion, start)
     evolving = EvolvingTopic(table, expansion, background_idf, build_query_log_reader(settings, vocabulary))
-    if isinstance(expansion, QueryLogExpansion):
-        expansion.waiting = expansion.interval  # the log so far is the first interval (S4-03)
+    if expansion.start_from_log():
         evolving.grow()
         table = msgspec.structs.replace(evolving.table, version=0, added=())
         return EvolvingTopic(table, expansion, background_idf)
