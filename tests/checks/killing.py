@@ -63,7 +63,7 @@ def killed_by_part(
     for _ in range(workers):
         process.join(rng.uniform(0.0, most_s))
         family |= {*children(process.pid)}
-        victims = [pid for pid in children(process.pid) if _is_worker(pid)]
+        victims = [pid for pid in children(process.pid) if is_worker(pid)]
         if process.exitcode is not None or not victims:
             break
         with suppress(ProcessLookupError):  # it has ended by itself
@@ -92,7 +92,8 @@ def children(pid: int) -> list[int]:
         return []
 
 
-def _is_worker(pid: int) -> bool:
+def is_worker(pid: int) -> bool:
+    """Is it a worker of a crawl, and not one of Python's own helpers?"""
     try:
         return b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

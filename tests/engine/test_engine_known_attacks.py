@@ -1,47 +1,26 @@
 """Attacks that succeeded on an early version (7e1e3cc), through the command line, which it shares with this one.
 
-    OPILIO_COMMAND=/path/to/the/early/opilio python -m pytest tests/engine/test_engine_known_attacks.py
+    OPILIO_COMMAND=/path/to/the/early/opilio python -m pytest tests/engine/test_engine_known_*.py
 
 runs them against another installed version; all of them fail on the early one. See docs/security.md for the others.
 """
 
-import os
-import subprocess
-import sys
-from collections.abc import Mapping
+import random
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+import zstandard
 
-from checks.small_webs import BIRDS, HTML, SmallWeb, page, robots, rows, served
+from checks.other_versions import ROOT, crawl, crawl_command, crawl_through, running
+from checks.small_webs import BIRDS, HTML, SmallWeb, grid, page, robots, rows, served, word
 from opilio.fetch.decoding import RecordedResponse
 from opilio.lab.server.http import AccessLogEntry
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
-
-ROOT = "http://a.example/"
-COMMAND = os.environ.get("OPILIO_COMMAND", "").split() or [sys.executable, "-m", "opilio"]
-# Another version must not import this one.
-ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONPATH" or len(COMMAND) > 1}
-CPU_S = 25  # of each process of a crawl; the kernel ends it
-# In a small process of its own: the highest memory of a process counts that of the one it was forked from.
-MEASURE = f"""
-import resource, subprocess, sys
-resource.setrlimit(resource.RLIMIT_CPU, ({CPU_S}, {CPU_S}))
-subprocess.run(sys.argv[1:])
-print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
-"""
-
-
-def crawl(folder: Path, web: Mapping[str, RecordedResponse], *seeds: str) -> tuple[list[AccessLogEntry], int]:
-    """Crawl a web; returns the requests and the highest memory of a process of the crawl in MB."""
-    options = ["--quiet", "--workers", "1", "--set", "politeness.delay_s=0", "--set", "stop.patience_s=1"]
-    with served(SmallWeb(dict(web))) as server:
-        command = [*COMMAND, "crawl", "wrens and other small birds", "--into", str(folder), "--proxy", server.proxy]
-        urls = [part for url in seeds or [ROOT] for part in ("--seed", url)]
-        measured = [sys.executable, "-c", MEASURE, *command, *options, *urls]
-        done = subprocess.run(measured, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=ENVIRONMENT, check=True)
-        return list(server.log), int(done.stdout.split()[-1]) // 1024
 
 
 def hosts(log: list[AccessLogEntry]) -> set[str]:
@@ -67,10 +46,89 @@ def test_rules_of_many_hosts_take_bounded_memory(tmp_path: Path) -> None:  # F2
     assert megabytes < 300
 
 
+@contextmanager
+def raw_proxy(response: bytes) -> Iterator[str]:
+    """A proxy that has no robots.txt and sends these bytes for everything else."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def answer(connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            request = connection.recv(65536)
+            missing = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+            connection.sendall(missing if b"robots.txt" in request.split(b"\r\n")[0] else response)
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                threading.Thread(target=answer, args=(listener.accept()[0],), daemon=True).start()
+
+    thread = threading.Thread(target=accept)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join()
+
+
+def test_chunks_of_a_byte_take_bounded_memory(tmp_path: Path) -> None:  # F3
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+    with raw_proxy(head + b"1\r\ny\r\n" * 3_900_000 + b"0\r\n\r\n") as proxy:
+        megabytes = crawl_through(tmp_path / "c", proxy)
+    assert rows(tmp_path / "c", "SELECT count(*) FROM frontier_url WHERE state < 2") == [(0,)]
+    assert megabytes < 300
+
+
 def test_private_addresses_are_not_requested_from_a_proxy(tmp_path: Path) -> None:  # F4
     private = ("169.254.169.254", "127.0.0.1:6379", "[::1]")
     log, _ = crawl(tmp_path / "c", {ROOT: page(BIRDS, [f"http://{host}/wren" for host in private])})
     assert hosts(log) == {"a.example"}
+
+
+class TrapBesideHonestHost(SmallWeb):
+    """An honest host about birds; one page in ten links to a host of random words that never ends."""
+
+    def __init__(self) -> None:
+        super().__init__(grid(hosts=1, pages=900))
+
+    @property
+    def hosts(self) -> dict[str, int]:
+        return super().hosts | {"trap.example": 1}
+
+    def find(self, url: str) -> RecordedResponse | None:
+        rng = random.Random(url)
+        text = " ".join(word(rng.randrange(10**6)) for _ in range(40))
+        links = [f"http://trap.example/maze-{rng.randrange(10**9)}" for _ in range(10)]
+        if url.startswith("http://trap.example/maze-"):
+            return page(text, links)
+        found = super().find(url)
+        if found is None:
+            return None
+        # Pages with nearly the same words would count as copies.
+        more = f"<p>{text}</p>"
+        if rng.random() < 0.1:
+            more += "".join(f'<p><a href="{link}">small birds: the wren and its nests</a></p>' for link in links)
+        return RecordedResponse(200, (HTML,), found.body.replace(b"</body>", f"{more}</body>".encode()))
+
+
+def test_trap_beside_an_honest_host_takes_a_small_part_of_the_fetches(tmp_path: Path) -> None:  # F8
+    fetches = 800
+    with served(TrapBesideHonestHost()) as server:
+        limits = (f"stop.fetches={fetches}", "stop.pages=0")
+        command = crawl_command(tmp_path / "c", server.proxy, ["http://h0.example/0.html"], *limits)
+        with running(command) as process:
+            assert process.wait() == 0
+        asked = [entry.host for entry in server.log if entry.target != "/robots.txt"]
+    assert len(asked) >= 0.9 * fetches
+    assert 0 < asked.count("trap.example") < 0.1 * fetches
+
+
+def test_truncated_encoding_is_not_a_whole_page(tmp_path: Path) -> None:  # F10
+    packed = zstandard.compress(page(" ".join(map(word, range(2_000))), ["/next"]).body)
+    cut = RecordedResponse(200, (HTML, ("Content-Encoding", "zstd")), packed[: len(packed) // 2])
+    crawl(tmp_path / "c", {ROOT: cut})
+    assert rows(tmp_path / "c", "SELECT url FROM page") == []
 
 
 def test_link_in_ruby_parentheses_does_not_lose_the_page(tmp_path: Path) -> None:  # F12
