@@ -1,5 +1,7 @@
 """The orders' arithmetic (S2-39, S2-E5, S0-E12), and lazy aging against doing it the long way."""
 
+from math import exp
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +12,7 @@ from opilio.frontier.policy import (
     Aging,
     AgingMode,
     BestFirst,
+    Boltzmann,
     Expiring,
     FrontierPolicy,
     NBest,
@@ -111,3 +114,16 @@ def test_n_best_keeps_a_chosen_url_chosen_when_it_rises() -> None:
 def test_broken_scores_become_zero() -> None:
     assert [finite_or_zero(x) for x in (float("nan"), float("inf"), 0.5)] == [0.0, 0.0, 0.5]
     assert BestFirst().batch_size == 0
+
+
+def test_links_are_drawn_by_the_exponent_of_their_scores_s1_11() -> None:
+    """InfoSpiders: of two links, the better one comes first with exp(.2 / .1) to 1; the noise stays while they wait."""
+    order, draws = Boltzmann(temperature=0.1), 4000
+    first = [
+        order.position(0.5, 2 * at, QueueTime(0)).priority > order.position(0.3, 2 * at + 1, QueueTime(0)).priority
+        for at in range(draws)
+    ]
+    assert sum(first) / draws == pytest.approx(exp(2) / (1 + exp(2)), abs=0.02)
+    place = order.position(0.5, 7, QueueTime(7))
+    again = reposition(order, 0.6, 7, QueueTime(90), place)
+    assert again.priority - place.priority == pytest.approx(0.1)

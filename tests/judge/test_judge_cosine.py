@@ -52,6 +52,17 @@ def test_threshold_is_met_at_equality_unless_strict_s0_24_x_02() -> None:
     assert not cosine(threshold=score, strict=True).judge(page).relevant
 
 
+def test_threshold_follows_the_size_of_the_table_where_asked_s0_e8() -> None:
+    """S0's threshold is meant for 300 words; the order of scores, and so Eq. 5, stays."""
+    page = reading_of("wren lake")
+    small = cosine(norm="topic").judge(page).score
+    sized = {"norm": "topic", "threshold_words": 300}
+    factor = (300 / len(BIRDS)) ** 0.1
+    assert cosine(**sized, threshold=small / factor - 1e-9).judge(page).relevant
+    assert not cosine(**sized, threshold=small / factor + 1e-9).judge(page).relevant
+    assert cosine(**sized, threshold=small).judge(page).score == small
+
+
 def test_reasons_name_the_words_with_shares_that_add_up() -> None:
     verdict = cosine().judge(reading_of("wren wren nest lake"))
     words = {r.name: r.value for r in verdict.reasons[2:]}

@@ -6,8 +6,9 @@ import pytest
 from checks.scored_links import scored_links
 from opilio.core.records import Analysis, FetchResult, Outcome, Reading
 from opilio.methods.attributes.features import LinkRows, TermFunctions
+from opilio.methods.attributes.infospiders import InfoSpidersRanker
 from opilio.methods.attributes.learner import OnlineTrainer
-from opilio.methods.attributes.models import LEARNER_NAMES, InfoSpidersRanker, make_learner
+from opilio.methods.attributes.models import LEARNER_NAMES, make_learner
 from opilio.methods.attributes.ranker import NEVER, AttributesRanker, pack_rows, unpack_rows
 from opilio.methods.attributes.rows import stack_rows
 from opilio.testing.conformance import check_learner, check_ranker, lead_to, reading_of, terms_of, url_terms, verdict_of

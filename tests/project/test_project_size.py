@@ -27,6 +27,7 @@ EXEMPT = {
     "judge/learned.py:LearnedJudge public methods": "implements Judge, Learns, SamplesPages and WeighsLinks",
     "methods/agents/frontier.py:SharedFrontier public methods": "implements Frontier",
     "methods/agents/link_queue.py:AgentLinkQueue public methods": "one queue: what it offers belongs together",
+    "methods/attributes/ranker.py:attributes_ranker parameters": "the options of the ranker are the factory's",
     "methods/treasure/ranker.py:tgraph_ranker parameters": "the options of the ranker are its factory's arguments",
     "rank/baselines.py:LinkScoreRanker.__init__ parameters": "its options are its constructor's arguments",
 }

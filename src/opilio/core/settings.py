@@ -202,6 +202,7 @@ class AgentTeamSettings(msgspec.Struct, kw_only=True):
     """Several agents that crawl side by side, each with its own models (S3); count 0: one crawler."""
 
     count: Count = 0
+    most: Count = 0  # agents that can live at a time if they divide and die (S1-11); 0: their number is fixed
     requests: Positive = 4  # r: requests in flight per agent (S3-07)
     split: SeedSplit = "deal"  # of the seeds: round robin, or consecutive blocks
     relevant: Count = 0  # an agent's goal (S3-03); 0: no goal

@@ -150,6 +150,10 @@ class LearnerGroup:
             else:
                 learner.learn([*outcomes, *lessons])
 
+    def teach(self, name: str, lesson: bytes) -> None:
+        """Store a lesson for one learner that has a journal, and let it learn."""
+        self._journaled[name].teach(lesson)
+
     def label(self, sample: bytes, relevant: bool | None, before: bool | None) -> None:
         """Learn from the label of a page; None removes the label `before`."""
         for journaled in self._journaled.values() if sample else ():

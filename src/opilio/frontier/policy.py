@@ -14,14 +14,15 @@ All policies are pure: they hold no entries, read no clock and do no I/O.
 
 from collections.abc import Callable, Set
 from enum import StrEnum
-from math import ceil, inf, isfinite
+from math import ceil, inf, isfinite, log
+from random import Random
 from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
 from opilio.core.errors import ConfigError
 from opilio.core.records import Lead, Tier
-from opilio.core.settings import Count, Positive, Seconds
+from opilio.core.settings import Amount, Count, Positive, Seconds
 
 AgingMode = Literal["paper", "base_tiebreak", "off"]
 
@@ -114,6 +115,22 @@ class BestFirst(msgspec.Struct, frozen=True, kw_only=True):
 
     def display_priority(self, priority: float, inserted: int) -> float:
         return priority
+
+
+class Boltzmann(BestFirst, frozen=True, kw_only=True):
+    """A link is chosen with a probability proportional to exp(score / temperature) (InfoSpiders, S1-11).
+
+    The largest of the scores with noise of Gumbel's distribution is such a choice, also among the links that are left.
+    """
+
+    temperature: float = 0.1
+
+    def position(
+        self, score: float, seq: int, moment: QueueTime, previous: QueuePosition | None = None
+    ) -> QueuePosition:
+        # The noise of an entry stays the same while it waits. `random()` may return 0.
+        uniform = Random(seq).random() or 1e-300
+        return QueuePosition(score - self.temperature * log(-log(uniform)))
 
 
 class BreadthFirst(BestFirst, frozen=True, kw_only=True):
@@ -305,8 +322,8 @@ class FrontierPolicy(msgspec.Struct, frozen=True, kw_only=True):
     patience: float = 0.0
 
 
-def best_first_order(*, top: Count = 0) -> Order:
-    return BestFirst(max_per_lease=top)
+def best_first_order(*, top: Count = 0, temperature: Amount = 0.0) -> Order:
+    return Boltzmann(max_per_lease=top, temperature=temperature) if temperature else BestFirst(max_per_lease=top)
 
 
 def breadth_first_order() -> Order:

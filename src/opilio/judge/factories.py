@@ -4,6 +4,7 @@ from typing import Literal
 
 from opilio.core.protocols import Judge
 from opilio.core.registry import build_component, complete_section
+from opilio.core.settings import Count
 from opilio.judge.learned import LENGTH_WEIGHT, LearnedJudge
 from opilio.judge.senses import ContextJudge, SenseJudge
 from opilio.judge.similarity import COSINE_THRESHOLD, BlendJudge, ContainsJudge, CosineJudge, CosineNorm, CoverageJudge
@@ -19,8 +20,10 @@ def cosine_judge(
     norm: CosineNorm = "page",
     weights: TermWeighting = "damped",
     strict: bool = False,
+    threshold_words: Count = 0,
 ) -> Judge:
-    return CosineJudge(context.evolving_topic, context.page_words.with_weighting(weights), threshold, norm, strict)
+    words = context.page_words.with_weighting(weights)
+    return CosineJudge(context.evolving_topic, words, threshold, norm, strict, threshold_words)
 
 
 def contains_judge(context: BuildContext, *, need: Literal["all", "any"] = "all") -> Judge:

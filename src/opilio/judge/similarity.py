@@ -18,7 +18,7 @@ from opilio.core.errors import ConfigError, TopicError
 from opilio.core.protocols import COVERAGE, Judge
 from opilio.core.records import Reading, Reason, Verdict
 from opilio.learn.logistic import logistic
-from opilio.topic.evolving import CompiledTable, EvolvingTopic
+from opilio.topic.evolving import CompiledTable, EvolvingTopic, sized_threshold
 from opilio.topic.page_terms import PageTerms
 
 CosineNorm = Literal["page", "topic", "whole"]
@@ -33,7 +33,7 @@ class CosineJudge:
     "topic" only the topic's words, as S0-23 is printed: then one matching word is enough for a high score. A page
     passes at score ≥ threshold, or > if `strict` (X-02). The papers give no threshold (S0-E8). The default is for norm
     "page" and damped counts: between .10 (best F1 for tables from keywords alone) and .15 (with seed pages) on the web
-    that `page_terms` mentions; norm "topic" needs about .5.
+    that `page_terms` mentions; norm "topic" needs about .5. `threshold_words`: see `sized_threshold`.
     """
 
     def __init__(
@@ -43,6 +43,7 @@ class CosineJudge:
         threshold: float = COSINE_THRESHOLD,
         norm: CosineNorm = "page",
         strict: bool = False,
+        threshold_words: int = 0,
     ) -> None:
         if norm not in ("page", "topic", "whole"):
             raise ConfigError(f"judge.norm '{norm}': is unknown; known: page, topic, whole")
@@ -51,6 +52,7 @@ class CosineJudge:
         self.threshold = threshold
         self.norm = norm
         self.strict = strict
+        self.threshold_words = threshold_words
 
     def judge(self, reading: Reading) -> Verdict:
         """See `Judge`."""
@@ -74,7 +76,8 @@ class CosineJudge:
         return Verdict(score=score, relevant=self._passes(score), reasons=summary + words)
 
     def _passes(self, score: float) -> bool:
-        return score > self.threshold if self.strict else score >= self.threshold
+        threshold = sized_threshold(self.threshold, self.threshold_words, self.topic.compiled.size)
+        return score > threshold if self.strict else score >= threshold
 
 
 class ContainsJudge:

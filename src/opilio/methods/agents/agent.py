@@ -27,7 +27,11 @@ IDLE = "no further move"
 GOAL_REACHED = "goal reached"
 MISSING = "missing"
 RETIRED = "retired"
+# Agents of a population (`population.py`) that wait to be born, or that died and may be born again.
+UNBORN = "unborn"
+DEAD = "dead"
 ACTIVE_STATES = frozenset({WORKING, IDLE})
+DORMANT_STATES = frozenset({UNBORN, DEAD})
 # How fast the aspiration follows the scores of the links that the agent requests.
 ASPIRATION_RATE = 0.05
 
@@ -78,6 +82,11 @@ class Agent:
     def is_active(self) -> bool:
         """May it receive links and responses?"""
         return self.alive and self.record.state in ACTIVE_STATES
+
+    @property
+    def is_dormant(self) -> bool:
+        """Can it be born?"""
+        return self.alive and self.record.state in DORMANT_STATES
 
     @property
     def free_slots(self) -> int:
@@ -197,7 +206,8 @@ class AgentDirectory:
             if before is not None:
                 for name in ("fetched", "pages", "relevant", "shared", "received"):
                     setattr(card, name, getattr(before, name))
-                if before.state == RETIRED:
+                card.state, card.reason = WORKING, ""
+                if before.state == RETIRED or before.state in DORMANT_STATES:
                     card.state, card.reason = before.state, before.reason
             card.beat_at = now
             self.records[card.number] = card

@@ -28,10 +28,11 @@ from opilio.engine.wiring.assembly import (
 from opilio.engine.wiring.topic import build_topic, initial_topic_state
 from opilio.frontier.policy import Order
 from opilio.frontier.sqlite.claims import ClaimableFrontier
-from opilio.methods.agents.agent import Agent, AgentDirectory, AgentRecord, assign_seeds
+from opilio.methods.agents.agent import UNBORN, Agent, AgentDirectory, AgentRecord, assign_seeds
 from opilio.methods.agents.frontier import SharedFrontier
 from opilio.methods.agents.link_queue import AgentLinkQueue, AgentQueueOptions
 from opilio.methods.agents.manager import AgentManager
+from opilio.methods.agents.population import LivingRanker, Organism, Population
 from opilio.methods.agents.team import AgentTeam, TeamLearning, TeamLinkScorer, TeamMember
 from opilio.methods.treasure.context_graph import HINTS_STATE
 from opilio.topic.evolving import EvolvingTopic
@@ -69,6 +70,8 @@ def check_agent_settings(settings: Settings) -> None:
             raise ConfigError(
                 f"{key} = {value!r}: agents keep their own order; with them it can be {_format_choices(fit)}"
             )
+    if settings.agents.most and settings.rank.get("learner") != "infospiders":
+        raise ConfigError("agents.most: only agents with rank.learner = 'infospiders' have energy; leave it out")
     if settings.rank.get("model") and settings.rank["kind"] == "committee":
         raise ConfigError("rank.model: agents start with untrained rankers; leave rank.model or the agents out")
 
@@ -77,7 +80,8 @@ def agent_profiles(settings: Settings) -> list[AgentProfile]:
     """Every agent with its settings; ConfigError for invalid ones."""
     given = _named_agents(settings.agents)
     own = [[_canonical_seed(url, one) for url in one.seeds] for one in given]
-    shares = assign_seeds(list(settings.seeds.urls), own, settings.agents.split)
+    first = len(given) - _unborn(settings.agents)
+    shares = [*assign_seeds(list(settings.seeds.urls), own[:first], settings.agents.split), *own[first:]]
     found = []
     for number, (one, seeds) in enumerate(zip(given, shares, strict=True), start=1):
         own_settings = msgspec.structs.replace(
@@ -97,10 +101,11 @@ def seed_agents(settings: Settings) -> dict[int, int]:
 
 def _named_agents(agents: AgentTeamSettings) -> list[AgentSettings]:
     """The agents of the settings, named; `agents.count` may add agents without settings of their own."""
-    more = max(0, agents.count - len(agents.each))
+    more = max(0, agents.count - len(agents.each)) + _unborn(agents)
     each = [*agents.each, *(AgentSettings() for _ in range(more))]
     if len(each) > MAX_AGENTS:
-        raise ConfigError(f"agents.count = {len(each)}: there can be at most {MAX_AGENTS} agents")
+        option = "most" if agents.most else "count"
+        raise ConfigError(f"agents.{option} = {len(each)}: there can be at most {MAX_AGENTS} agents")
     named = [
         one if one.name else msgspec.structs.replace(one, name=f"agent-{n}") for n, one in enumerate(each, start=1)
     ]
@@ -111,6 +116,11 @@ def _named_agents(agents: AgentTeamSettings) -> list[AgentSettings]:
         if "/" in one.name:
             raise ConfigError(f"agents.each: the name '{one.name}' may not contain a slash")
     return named
+
+
+def _unborn(agents: AgentTeamSettings) -> int:
+    """How many agents are not born when a crawl starts."""
+    return max(0, agents.most - max(agents.count, len(agents.each)))
 
 
 def _agent_topic(settings: Settings, one: AgentSettings) -> TopicSettings:
@@ -247,7 +257,10 @@ class AgentsAssembly:
             scorer = build_boosted_scorer(settings, collection, own)
             members.append(TeamMember(agent, own.evolving_topic, scorer, learning))
         team = AgentTeam(members, manager, settings.agents, settings.topic.name)
-        learning = TeamLearning(team, context.writer, context.now)
+        rankers = zip(members, (own.ranker for own in parts.agents), strict=True)
+        living = [Organism(m.agent, r, m.learning.teach) for m, r in rankers if isinstance(r, LivingRanker)]
+        population = Population(living, directory) if settings.agents.most else None
+        learning = TeamLearning(team, context.writer, context.now, population)
         return CrawlWriters(SharedFrontier(store, manager), learning, TeamLinkScorer(team))
 
 
@@ -337,6 +350,8 @@ def _build_agent(settings: Settings, profile: AgentProfile, order: Order) -> Age
         genres=", ".join(topic.genres),
         seeds=len(profile.settings.seeds.urls),
     )
+    if profile.number > len(agent_profiles(settings)) - _unborn(settings.agents):
+        record.state = UNBORN
     options = AgentQueueOptions(order=order, keep_first_score=settings.frontier.merge == "discard")
     agents = settings.agents
     return Agent(record, AgentLinkQueue(options), profile.requests, agents.relevant, agents.patience)

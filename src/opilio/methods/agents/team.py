@@ -15,8 +15,9 @@ from opilio.core.protocols import FrontierEntry, LinkExplanation, LinkScorer
 from opilio.core.records import AgentAnalysis, Analysis, Lead, Outcome, Reading, Verdict
 from opilio.core.settings import AgentTeamSettings
 from opilio.engine.learning import LearnerGroup
-from opilio.methods.agents.agent import Agent, AgentReport
+from opilio.methods.agents.agent import DORMANT_STATES, Agent, AgentReport
 from opilio.methods.agents.manager import AgentManager
+from opilio.methods.agents.population import Population
 from opilio.store.writer import CollectionWriter
 from opilio.topic.evolving import EvolvingTopic
 
@@ -177,13 +178,18 @@ class TeamLinkScorer:
 class TeamLearning(LearnerGroup):
     """See `LearnerGroup`: each agent learns for itself; agents also report, renew their leases and exchange words."""
 
-    def __init__(self, team: AgentTeam, writer: CollectionWriter, now: float) -> None:
+    def __init__(
+        self, team: AgentTeam, writer: CollectionWriter, now: float, population: Population | None = None
+    ) -> None:
         self._team = team
+        self._population = population
         self._writer = writer
         cards = [member.agent.record for member in team.members.values()]
         team.manager.roster.directory.register(cards, now)
         self._events: list[Event] = [
-            AgentRegistered(at=now, agent=card.name, topic=card.topic, seeds=card.seeds) for card in cards
+            AgentRegistered(at=now, agent=card.name, topic=card.topic, seeds=card.seeds)
+            for card in cards
+            if card.state not in DORMANT_STATES
         ]
 
     @property
@@ -217,6 +223,8 @@ class TeamLearning(LearnerGroup):
             events.append(AgentsExchanged(at=now, giver=giver, taker=taker, what="links", count=count))
         if self._team.settings.exchange_words:
             events += self._exchange_words(now)
+        if self._population is not None:
+            events += self._population.update(now)
         self._team.manager.roster.update_goals(now)
         events += self._take_events()
         self._team.manager.roster.directory.save()

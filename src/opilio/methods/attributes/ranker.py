@@ -17,12 +17,13 @@ from opilio.core.caches import evict_oldest
 from opilio.core.errors import ConfigError
 from opilio.core.protocols import RANK_STATE, BaseLearner
 from opilio.core.records import Lead, Outcome, Reading, Verdict
-from opilio.core.settings import Count, Positive, Settings
+from opilio.core.settings import Count, Positive, Settings, Share
 from opilio.methods.attributes.features import TABLE_SIZE, LinkRows, TermFunctions
 from opilio.methods.attributes.features import pack_evidence as packed_evidence
+from opilio.methods.attributes.infospiders import COST, InfoSpidersRanker
+from opilio.methods.attributes.infospiders import WORDS as INFOSPIDERS_WORDS
 from opilio.methods.attributes.learner import OnlineTrainer, RowLearner, require_sklearn
-from opilio.methods.attributes.models import WORDS as INFOSPIDERS_WORDS
-from opilio.methods.attributes.models import InfoSpidersRanker, make_learner
+from opilio.methods.attributes.models import make_learner
 from opilio.methods.attributes.rows import ATTRIBUTES, MAX_TRAINING_ROWS, Rows, stack_rows
 from opilio.methods.attributes.training import load_learner, read_models
 from opilio.rank.committee import CommitteeMember, MemberKind
@@ -175,13 +176,14 @@ def attributes_ranker(
     every: Count = 50,
     model: str = "",
     tunnel_depth: int = -1,
+    cost: Share = COST,
 ) -> AttributesRanker | InfoSpidersRanker:
     """S1's ranker. A new crawl starts with the learner in the file or collection `model`, where one is named."""
     words = TermFunctions(
         context.url_terms.terms_batch, context.page_words.with_weighting("tfidf").weighted_terms, context.page_words.idf
     )
     if learner == "infospiders":
-        return InfoSpidersRanker(LinkRows(context.evolving_topic, words, INFOSPIDERS_WORDS), tunnel_depth)
+        return InfoSpidersRanker(LinkRows(context.evolving_topic, words, INFOSPIDERS_WORDS), tunnel_depth, cost)
     require_sklearn()
     # With every = 0 a crawl keeps the model it starts with, or the mean of the attributes.
     trainer = OnlineTrainer(make_learner(learner), every, MIN_CLASS_ROWS if every else NEVER)
