@@ -296,13 +296,25 @@ GETTING = {
             "/moment": answer(b"<title>Just a moment...</title><p>Checking your browser"),
             "/cf": answer(b"no", "403 Forbidden", cf_mitigated="challenge"),
             "/cf503": answer(b"no", "503 Unavailable", cf_mitigated="challenge"),
+            "/cf-body": answer(b"<script src=/cdn-cgi/challenge-platform/h/b/chl_page/v1></script>", "403 Forbidden"),
+            "/anubis": answer(
+                "<title>Making sure you\u2019re not a bot!</title>".encode(), content_type="text/html;charset=utf-8"
+            ),
+            "/waf": answer(b"", "202 Accepted", x_amzn_waf_action="challenge"),
+            "/forbidden": answer(b"<p>You may not see this.", "403 Forbidden"),
+            "/protected": html("/protected", '<img src="/cdn-cgi/challenge-platform/x.png">'),
         },
         {
             "/moment": "challenge Just a moment...",
             "/cf": "challenge Cloudflare, status 403",
             "http://cf.example/cf503": "challenge Cloudflare, status 503",
+            "/cf-body": "challenge Cloudflare, status 403",
+            "/anubis": "challenge Making sure",
+            "/waf": "challenge AWS WAF",
+            "/forbidden": "status 403",
+            "/protected": "page",
         },
-        ("/moment", "/cf", "http://cf.example/cf503"),
+        ("/moment", "/cf", "http://cf.example/cf503", "/cf-body", "/anubis", "/waf", "/forbidden", "/protected"),
     ),
     "429 and 503 with or without `Retry-After`": Feature(
         {"/busy": answer(b"", "429 Too Many Requests", retry_after="3600"), "/down": answer(b"", "503 Unavailable")},

@@ -6,6 +6,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -169,6 +170,10 @@ def test_seeds_are_explained_when_no_page_came(tmp_path: Path) -> None:
             "no page could be fetched:",
             f"seed {SEED}: robots.txt can't be read (status 503)",
         ]
+        assert done.stdout.splitlines()[-1].startswith("stopped: no page could be fetched")
+        again = opilio("crawl", "--into", tmp_path / "c", "--json")
+        assert (again.returncode, again.stderr) == (3, done.stderr)
+    assert done.stderr.strip() in opilio("status", tmp_path / "c").stdout
 
 
 def test_closed_port_ends_with_its_own_exit_code_and_advice_also_on_the_errors_page(tmp_path: Path) -> None:
@@ -184,6 +189,24 @@ def test_closed_port_ends_with_its_own_exit_code_and_advice_also_on_the_errors_p
         shown = client.get("/c/c/errors").text
     assert "No page could be fetched" in shown
     assert "check host and port" in shown
+
+
+def test_server_without_tls_is_named_as_a_cause_when_the_seed_has_https(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def refuse() -> None:
+            channel, _ = server.accept()
+            with channel:
+                channel.recv(4096)
+                channel.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        answering = threading.Thread(target=refuse)
+        answering.start()
+        seed = f"https://127.0.0.1:{server.getsockname()[1]}/"
+        more = ("--workers", 0, "--set", "stop.patience_s=0", "--allow-private", "--into", tmp_path / "c")
+        done = opilio("crawl", "wrens", "--seed", seed, *more)
+        answering.join()
+    assert (done.returncode, "or the server has no TLS (use http://)" in done.stderr) == (3, True)
 
 
 def test_example_that_is_gone_leaves_nothing_behind_and_can_be_corrected(tmp_path: Path) -> None:

@@ -118,13 +118,13 @@ def test_walls_and_empty_pages_are_reported_with_advice(crawled: tuple[Path, lis
     status = collection_status(crawled[0])
     walls = {wall.kind: (wall.urls, wall.hosts) for wall in status.walls or ()}
     assert walls == {
-        "challenge": (3, ["a.example", "cf.example"]),
+        "challenge": (6, ["a.example", "cf.example"]),
         "login": (1, ["a.example"]),
         "consent": (1, ["a.example"]),
     }
     assert status.needs_browser == 1
     shown = opilio("status", crawled[0]).stdout
-    assert "bot challenge instead of 3 pages (a.example, cf.example): ask the owner" in shown
+    assert "bot challenge instead of 6 pages (a.example, cf.example): ask the owner" in shown
     assert "1 page with next to no text without JavaScript: crawl with --browser" in shown
 
 

@@ -78,7 +78,7 @@ def test_type_is_recognized_when_the_server_does_not_know_it(kind: str) -> None:
     ("kind", "wanted"),
     [
         ("pdf", ["## About the wren", "its song is long and loud.", f"[the owl]({LINK})"]),
-        ("docx", ["# Wrens", "| bird | gram |", "| wren | 9 |", f"[the owl]({LINK})", "first item"]),
+        ("docx", ["# Wrens", "| bird | gram |", "| wren | 9 |", f"[the owl]({LINK})", "- first item"]),
         ("epub", ["# Nests", f"[the owl]({LINK})"]),
         ("xml", ["## Nests", "    sing()", "| wren | 9 |"]),
     ],
@@ -87,6 +87,19 @@ def test_document_is_exported_as_markdown(kind: str, wanted: list[str]) -> None:
     extracted = extract_content(fetched(*DOCUMENTS[kind]))
     assert [part for part in wanted if part not in extracted.content] == []
     assert extracted.metadata.author == ("" if kind == "xml" else "A. Wren")
+
+
+def test_lists_of_a_docx_are_nested_as_their_levels() -> None:
+    def item(text: str, level: int) -> str:
+        number = f'<w:numPr><w:ilvl w:val="{level}"/></w:numPr>'
+        return f"<w:p><w:pPr>{number}</w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>"
+
+    styled = '<w:p><w:pPr><w:pStyle w:val="ListBullet"/></w:pPr><w:r><w:t>by its style</w:t></w:r></w:p>'
+    styles = '<w:styles xmlns:w="w"><w:style w:styleId="ListBullet"><w:pPr><w:numPr/></w:pPr></w:style></w:styles>'
+    text = "<w:p><w:r><w:t>after</w:t></w:r></w:p>"
+    body = docx(item("inner", 1) + item("outer", 0) + text + styled, **{"word/styles.xml": styles})
+    shown = extract_content(fetched(body, DOCX)).content
+    assert "- first item\n  - inner\n- outer\n\nafter\n\n- by its style" in shown
 
 
 def test_deleted_text_and_tables_of_contents_are_left_out() -> None:

@@ -39,6 +39,7 @@ def status(
 
     from opilio.cli.text_output import format_forecast
     from opilio.manage.status import collection_status, describe_obstacles
+    from opilio.manage.why import explain_empty_crawl
 
     found = collection_status(folder, forecast=forecast)
     if json:
@@ -57,6 +58,8 @@ def status(
         print_text(f"{name.replace('_', ' '):{width}}  {value}")
     for line in describe_obstacles(found):
         print_text(line)
+    if not found.pages and found.state == "stopped":
+        print_text("\n".join(("no page could be fetched:", *explain_empty_crawl(folder))))
     if found.forecast is not None:
         print_text("\n".join(format_forecast(found.forecast, found.fetched)))
     return 0

@@ -22,6 +22,7 @@ from opilio.core.urls import canonicalize_url, host_of, require_url
 from opilio.engine.cluster.session import ClusterRun
 from opilio.engine.loop import Engine
 from opilio.manage.progress import CrawlProgress
+from opilio.manage.results import Status
 from opilio.manage.status import collection_status, describe_obstacles
 from opilio.manage.why import explain_empty_crawl
 from opilio.seeds.url_lists import read_numbered_seeds
@@ -200,7 +201,16 @@ def _print_summary(folder: Path, end: CrawlEnd, options: CrawlOptions) -> int:
     status = collection_status(folder)
     if options.json:
         print_json(status)
-        return status.pages
+    else:
+        _print_counts(folder, status, end, options)
+    if not status.pages:
+        print_message("no page could be fetched:")
+        for line in explain_empty_crawl(folder):
+            print_message(line)
+    return status.pages
+
+
+def _print_counts(folder: Path, status: Status, end: CrawlEnd, options: CrawlOptions) -> None:
     pages = pluralize(status.pages, "page")
     print_text(f"{place_of(folder)}: {pages}, {status.relevant} relevant (harvest {status.harvest:.2f})")
     if status.rendered:
@@ -215,11 +225,6 @@ def _print_summary(folder: Path, end: CrawlEnd, options: CrawlOptions) -> int:
             f"{pluralize(end.revisited, 'page')} revisited" if end.revisited else "0 pages were due for a revisit"
         )
     print_text(f"stopped: {end.reason}")
-    if not status.pages:
-        print_message("no page could be fetched:")
-        for line in explain_empty_crawl(folder):
-            print_message(line)
-    return status.pages
 
 
 def _folder_name(tree: Tree) -> str:

@@ -287,7 +287,7 @@ class Engine:
             return self._parts.committer.stop_reason(clock.now()) or await self._reseed()
         wait_s = wakes_at - clock.now()
         if wait_s > self._stop_rules.max_wait_s and not self._parts.committer.continuous:
-            return f"every host left has to wait {wait_s:.0f} s or more; run again later to go on"
+            return describe_wait(wait_s, self._parts.counts)
         if self._virtual_clock:
             self._virtual_clock.advance(until=wakes_at)
         else:
@@ -307,6 +307,12 @@ class Engine:
             return self._requested_stop
         self.publish(asking.result())
         return self._parts.reseeder.stop_reason
+
+
+def describe_wait(wait_s: float, counts: CrawlCounts) -> str:
+    """The stop reason of a crawl whose hosts all have to wait."""
+    nothing = "" if counts.pages else "no page could be fetched; "
+    return f"{nothing}every host left has to wait {wait_s:.0f} s or more; run again later to go on"
 
 
 def _is_new(outcome: Outcome) -> bool:

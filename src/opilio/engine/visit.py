@@ -13,7 +13,6 @@ from opilio.core.errors import CollectionError
 from opilio.core.events import VisitFailed
 from opilio.core.protocols import Fetcher
 from opilio.core.records import (
-    CHALLENGE,
     NOT_SENT_FAILURE,
     SCOPE_FAILURE,
     SIGNAL_FAILURE,
@@ -29,7 +28,7 @@ from opilio.core.records import (
 from opilio.engine.politeness.delays import OVERLOAD_STATUSES, backoff_delay_s, delay_after_response_s, retry_delay_s
 from opilio.engine.politeness.host_gate import HostGate, Permit
 from opilio.engine.workers.pool import AnalysisPool, WorkerStartError
-from opilio.parse.page_state import challenge_header
+from opilio.parse.page_state import refused_by_challenge
 
 INTERNAL_ERROR = "internal"
 FATAL_ERRORS = (CollectionError, WorkerStartError)  # affects all pages: none can be stored or read any more
@@ -139,6 +138,8 @@ class Visitor:
 
     async def _process_response(self, lead: Lead, fetched: FetchResult, served: LeaseResult) -> None:
         with self._record_errors(lead, served):
+            if fetched.failure is None and (challenge := refused_by_challenge(fetched)):
+                fetched = msgspec.structs.replace(fetched, failure=challenge)
             outcome = await self._analyze(lead, self._with_partial_body(lead, fetched), served)
             result = self._url_result(outcome)
             served.outcomes.append(outcome)
@@ -239,8 +240,6 @@ class Visitor:
             return Failure("redirect-loop", f"{lead.hops} redirects in a row, the next to {fetched.location}")
         if 200 <= status < 300 or (300 <= status < 400 and fetched.location) or status == 304:
             return None
-        if service := challenge_header(fetched):
-            return Failure(CHALLENGE, f"{service}, status {status}")
         return Failure("status", str(status), retry=status in OVERLOAD_STATUSES or status >= 500)
 
 

@@ -303,7 +303,7 @@ _ADVICE = {
     "dns": "the host name can't be resolved: check its spelling and the network",
     "connect": "the server refuses connections or can't be reached: check host and port",
     "timeout": "the server does not answer: try again later",
-    "tls": "the certificate is not trusted; fetch.verify_tls = false accepts it",
+    "tls": "the certificate is not trusted (fetch.verify_tls = false accepts it), or the server has no TLS (use http://)",
     "proxy": "the proxy can't be used: check fetch.proxy",
     "challenge": "the site checks for bots: ask its owner to admit your crawler, or choose another site",
     "login": "the site requires a login: give cookies of your account in fetch.credentials",

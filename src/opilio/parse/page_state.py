@@ -49,9 +49,25 @@ _MAX_WALL_CHARS = 40 * MAX_WALL_WORDS  # most pages have more, so their titles n
 _CHALLENGE = re.compile(
     r"^(?:just a moment|attention required|checking your browser|one more step|security check|access denied"
     r"|pardon our interruption|are you (?:a )?(?:robot|human)|verify(?:ing)? (?:that )?you are (?:a )?human|robot check"
-    r"|please wait\W|ddos-guard|nur einen moment|un instant)",
+    r"|making sure you.{1,8}re not a bot|checking (?:that )?you are not a bot|human verification|client challenge"
+    r"|vercel security checkpoint|please wait\W|ddos-guard|nur einen moment|un instant)",
     re.IGNORECASE,
 )
+# Services that put a challenge in front of pages, by a header, and by what their challenge pages load.
+_CHALLENGE_HEADERS = {
+    "cf-mitigated": "Cloudflare",
+    "x-amzn-waf-action": "AWS WAF",
+    "x-vercel-mitigated": "Vercel",
+}
+_CHALLENGE_ACTIONS = ("challenge", "captcha")
+_CHALLENGE_MARKS = (
+    (b"/cdn-cgi/challenge-platform/", "Cloudflare"),
+    (b"captcha-delivery.com", "DataDome"),
+    (b"_Incapsula_Resource", "Imperva"),
+    (b"px-captcha", "HUMAN"),
+    (b"/.within.website/x/cmd/anubis/", "Anubis"),
+)
+_MAX_CHALLENGE_BYTES = 100_000
 _LOGIN = re.compile(
     r"\b(?:log ?in|sign ?in|login|anmelden|einloggen|se connecter|connexion|iniciar sesi[oó]n|accedi|inloggen|войти)\b",
     re.IGNORECASE,
@@ -66,7 +82,23 @@ _PASSWORD_FIELD = re.compile(rb"""<input[^<>]*\stype\s*=\s*["']?password""", re.
 
 def challenge_header(fetched: FetchResult) -> str:
     """The service that answered with a challenge instead of the page, as its headers say; else empty."""
-    return "Cloudflare" if fetched.header("cf-mitigated").lower() == "challenge" else ""
+    for name, value in fetched.headers:
+        service = _CHALLENGE_HEADERS.get(name.lower())
+        if service and value.strip().lower() in _CHALLENGE_ACTIONS:
+            return service
+    return ""
+
+
+def refused_by_challenge(fetched: FetchResult) -> Failure | None:
+    """The failure of a response with an error status that is a challenge; None for other errors.
+
+    A page that only embeds such a service has status 200, so what a page loads counts with an error status only.
+    """
+    if fetched.status < 400:
+        return None
+    start = fetched.body[:_MAX_CHALLENGE_BYTES]
+    service = challenge_header(fetched) or next((name for mark, name in _CHALLENGE_MARKS if mark in start), "")
+    return Failure(CHALLENGE, f"{service}, status {fetched.status}") if service else None
 
 
 def find_wall(page: Page, fetched: FetchResult) -> Failure | None:

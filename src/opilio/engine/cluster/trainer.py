@@ -20,7 +20,7 @@ from opilio.core.protocols import Fetcher, SeedSource
 from opilio.core.records import HostLease, UrlResult
 from opilio.core.settings import Settings
 from opilio.engine.commands import COMMAND_POLL_S
-from opilio.engine.loop import StopRules
+from opilio.engine.loop import StopRules, describe_wait
 from opilio.engine.politeness.traps import build_url_filter
 from opilio.engine.visit import LeaseResult
 from opilio.engine.wiring.assembly import build_analysis_parts
@@ -287,7 +287,7 @@ class _Training:
             return self._writing.reseeder.stop_reason
         wait_s = wakes_at - now
         if wait_s > self._rules.max_wait_s and not self._writing.committer.continuous:
-            return f"every host left has to wait {wait_s:.0f} s or more; run again later to go on"
+            return describe_wait(wait_s, self._writer.counts)
         await asyncio.sleep(min(COMMAND_POLL_S, max(0.0, wait_s)))
         return ""
 

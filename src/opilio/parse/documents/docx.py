@@ -5,6 +5,7 @@ python-docx reads the same text in half of the time, but it needs lxml and reads
 """
 
 from html import escape
+from typing import NamedTuple
 
 from opilio.core.errors import ParseError
 from opilio.parse.documents.formats import DocumentArchive, DocumentFormat, HtmlDocument, Tag, html_page, read_xml
@@ -13,18 +14,28 @@ _MAX_CHARACTERS = 4_000_000
 _TABLE_TAGS = {"tbl": "table", "tr": "tr", "tc": "td"}
 # Deleted text, field codes, and the fallback copies of drawings.
 _SKIPPED = frozenset({"delText", "instrText", "Fallback", "pict"})
+_MAX_LIST_LEVELS = 9  # of Word itself
 _BREAKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
+
+
+class _Styles(NamedTuple):
+    """Paragraph styles by their ids: the ranks of headings, and the styles of list items."""
+
+    headings: dict[str, int]
+    lists: set[str]
 
 
 class _DocumentBody:
     """Writes HTML while the elements of `word/document.xml` are reported."""
 
-    def __init__(self, targets: dict[str, str], headings: dict[str, int]) -> None:
+    def __init__(self, targets: dict[str, str], styles: _Styles) -> None:
         self.parts: list[str] = []
         self._targets = targets
-        self._headings = headings
+        self._styles = styles
         self._paragraph: list[str] = []
         self._tag = "p"
+        self._list_level = 0  # of this paragraph, if it is an item
+        self._open_lists = 0
         self._in_text = False
         self._skipping = 0
         self._size = 0
@@ -37,12 +48,16 @@ class _DocumentBody:
             self._end_paragraph()
         elif name in _TABLE_TAGS:
             self._end_paragraph()
+            self._set_lists(0)
             self.parts.append(f"<{_TABLE_TAGS[name]}>")
         elif name == "pStyle":
-            level = self._headings.get(attributes.get("val", ""), 0)
-            self._tag = f"h{min(level, 6)}" if level else self._tag
+            style = attributes.get("val", "")
+            level = self._styles.headings.get(style, 0)
+            self._tag = f"h{min(level, 6)}" if level else "li" if style in self._styles.lists else self._tag
         elif name == "numPr" and self._tag == "p":
             self._tag = "li"
+        elif name == "ilvl" and (level_stated := attributes.get("val", "")).isdecimal():
+            self._list_level = min(int(level_stated), _MAX_LIST_LEVELS - 1)
         elif name == "hyperlink":
             self._paragraph.append(f'<a href="{escape(self._targets.get(attributes.get("id", ""), ""))}">')
         elif name == "t":
@@ -61,6 +76,7 @@ class _DocumentBody:
             self._paragraph.append("</a>")
         elif name in _TABLE_TAGS:
             self._end_paragraph()
+            self._set_lists(0)
             self.parts.append(f"</{_TABLE_TAGS[name]}>")
 
     def text(self, value: str) -> bool:
@@ -71,17 +87,28 @@ class _DocumentBody:
 
     def _end_paragraph(self) -> None:
         content = "".join(self._paragraph).strip()
-        if content:
+        if content and self._tag == "li":
+            self._set_lists(self._list_level + 1)
+            # An item stays open for a list inside it; HTML ends it at the next one.
+            self.parts.append(f"<li>{content}")
+        elif content:
+            self._set_lists(0)
             self.parts.append(f"<{self._tag}>{content}</{self._tag}>")
-        self._paragraph, self._tag = [], "p"
+        self._paragraph, self._tag, self._list_level = [], "p", 0
+
+    def _set_lists(self, number: int) -> None:
+        """Open or close lists until this number is open."""
+        change = number - self._open_lists
+        self.parts.append("<ul>" * change if change > 0 else "</ul>" * -change)
+        self._open_lists = number
 
 
 def docx_to_html(body: bytes) -> HtmlDocument:
     """The document as HTML; its title is that of its properties."""
     archive = DocumentArchive(body, "DOCX")
-    writer = _DocumentBody(_link_targets(archive), _heading_styles(archive))
+    writer = _DocumentBody(_link_targets(archive), _paragraph_styles(archive))
     complete = read_xml(archive.read("word/document.xml"), writer.start, writer.end, writer.text)
-    if not writer.parts:
+    if not any(writer.parts):
         raise ParseError("document: the DOCX file has no text")
     about = _properties(archive)
     html = html_page(
@@ -107,22 +134,25 @@ def _link_targets(archive: DocumentArchive) -> dict[str, str]:
     return targets
 
 
-def _heading_styles(archive: DocumentArchive) -> dict[str, int]:
-    """The rank of each style that is a heading, by its outline level."""
-    ranks: dict[str, int] = {}
+def _paragraph_styles(archive: DocumentArchive) -> _Styles:
+    """The rank of each style that is a heading, by its outline level, and the styles of list items."""
+    found = _Styles({}, set())
     style = ""
 
     def start(tag: Tag) -> None:
         nonlocal style
+        value = tag.attributes.get("val", "")
         if tag.name == "style":
             style = tag.attributes.get("styleId", "")
-        elif tag.name == "outlineLvl" and (level := tag.attributes.get("val", "")).isdecimal() and int(level) < 9:
-            ranks[style] = int(level) + 1
-        elif tag.name == "name" and style and tag.attributes.get("val", "").lower() == "title":
-            ranks[style] = 1
+        elif tag.name == "outlineLvl" and value.isdecimal() and int(value) < 9:
+            found.headings[style] = int(value) + 1
+        elif tag.name == "name" and style and value.lower() == "title":
+            found.headings[style] = 1
+        elif tag.name == "numPr" and style:
+            found.lists.add(style)
 
     read_xml(archive.read("word/styles.xml"), start, _ignore_end, _ignore_text)
-    return ranks
+    return found
 
 
 def _properties(archive: DocumentArchive) -> dict[str, str]:
