@@ -84,7 +84,7 @@ def test_stop_says_so_when_every_host_asks_to_wait(tmp_path: Path) -> None:
     web = {"http://a.example/robots.txt": robots("", 500), "http://a.example/": page()}
     with served(SmallWeb(web)) as server:
         reason = crawl(tmp_path / "c", settings_for(server, ["http://a.example/"]))
-    assert reason.startswith("every host left has to wait 3")
+    assert reason.startswith("no page could be fetched; every host left has to wait 3")
     assert reason.endswith("run again later to go on")
 
 

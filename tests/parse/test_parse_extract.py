@@ -111,3 +111,52 @@ def test_plain_text_stays_as_it_is() -> None:
 
 def test_a_page_without_text_has_no_content() -> None:
     assert extract("<body><script>x()</script>").content == ""
+
+
+NOTE_TABLE = '<table><tr><td class="icon"><div class="title">Note</div></td><td>Moss.</td></tr></table>'
+
+
+def exported(body: str) -> str:
+    """The Markdown of a page with this body and enough other text."""
+    text = f"<p>{'A wren sings in the garden. ' * 20}</p>"
+    return extract(f"<body>{text}{body}").content
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        (
+            '<h2><a class="toc-backref" href="#id1">Nests</a></h2><p>moss',
+            "## [Nests](http://a.example/b/page#id1)\n\nmoss",
+        ),
+        ("<h2>4.&nbsp;Nests of&nbsp;wrens</h2><p>of&nbsp;moss", "## 4. Nests of wrens\n\nof moss"),
+        ("<h2><a name=x></a></h2><p>moss", "garden.\n\nmoss"),
+        ("<dl><dt>sing(<em>loud</em>)</dt><dd>Sings.</dd></dl>", "**sing(loud)**\n\nSings."),
+        ('<div class="admonition note"><p class="admonition-title">Note</p><p>Moss.</p></div>', "**Note**\n\nMoss."),
+        ('<div class="note"><h3 class="title">Note</h3><p>Moss.</p></div>', "**Note**\n\nMoss."),
+        (f'<div class="admonitionblock">{NOTE_TABLE}</div>', "**Note**\n\nMoss."),
+        (
+            '<p>See <a href="/owl" title="The owl">owls</a><a href="/"><img src=x></a>.',
+            "See [owls](http://a.example/owl).",
+        ),
+    ],
+)
+def test_terms_notes_and_headings_are_written_in_markdown(body: str, wanted: str) -> None:
+    assert exported(body).endswith(wanted)
+
+
+def test_long_page_keeps_inline_code_unless_elements_are_left_open() -> None:
+    rows = "<p>Call <code>sing()</code> or <em>be</em> silent.</p>" * 4_000
+    assert exported(rows).endswith("Call `sing()` or *be* silent.")
+    assert exported("<b><i>" * 30 + rows).endswith("Call sing() or be silent.")
+
+
+@pytest.mark.parametrize(
+    ("body", "title"),
+    [
+        ("<h1>Nests<a>\u00b6</a></h1>", "Nests"),
+        ("<h1>1. Nests</h1><h1>2. Songs</h1>", "Wrens"),
+    ],
+)
+def test_title_is_the_only_main_heading_without_its_sign(body: str, title: str) -> None:
+    assert extract(f"<title>Wrens</title><body>{body}").metadata.title == title

@@ -37,7 +37,7 @@ _BOILERPLATE_NAMES = re.compile(
     r"|navheader|navfooter|menu|footer|site-?header|masthead|topbar|toolbar|pagination|pager|paginator|share|sharing"
     r"|social|newsletter|subscribe|signup|related|recommended|recommendations|trending|promo|promoted|sponsored?"
     r"|adverts?|advertisement|ads?|adsbygoogle|banner|popup|modal|overlay|skip-?link|skip|skiplinks|print-?only"
-    r"|editsection|mw-editsection|noprint|login|comment-?form|reply|outbrain|taboola|disclaimer-?bar|toc|jump)"
+    r"|editsection|mw-editsection|noprint|login|comment-?form|reply|outbrain|taboola|disclaimer-?bar|toc|jump|tagline)"
     r"(?:$|[\s_-])",
     re.IGNORECASE,
 )
@@ -109,7 +109,7 @@ def _remove_boilerplate(body: Element) -> None:
     found = [*body.select(_BOILERPLATE_ELEMENTS), *body.select(_BOILERPLATE_ROLES)]
     found += [e for e in body.select("[class],[id]") if _has_boilerplate_name(e)]
     for element in found:
-        if element.parent is None or _is_content(element):
+        if element.parent is None or _is_content(element) or _is_heading_text(element):
             continue
         size = _size(element)
         if total - size > _LEFT_SHARE * total or not size:
@@ -145,6 +145,12 @@ def _is_content(element: Element) -> bool:
     if element.tag in ("form", "menu"):
         return _size(element) > 200 and not _is_link_list(element)
     return False
+
+
+def _is_heading_text(element: Element) -> bool:
+    """Does a heading have no other text? Sphinx links headings to the table of contents: `a.toc-backref`."""
+    heading = element.closest("h1,h2,h3,h4,h5,h6")
+    return heading is not None and _size(heading) <= _size(element) + 1
 
 
 def _declared_content(body: Element) -> Element:
@@ -247,7 +253,7 @@ def extract_content(fetched: FetchResult, *, markdown: bool = True) -> Extracted
     url = canonicalize_url(fetched.url)
     if url is None:
         raise ParseError(f"url: {fetched.url[:200]!r} is not an http or https URL")
-    document = parse_response_tree(fetched, kind)
+    document = parse_response_tree(fetched, kind, keep_formatting=True)
     head = read_head(document.iter_elements(HEAD_ELEMENTS))
     metadata = read_metadata(document, head)
     base = (canonicalize_url(head.base, url) if head.base else None) or url

@@ -204,11 +204,13 @@ class PageMetadata(msgspec.Struct, frozen=True, kw_only=True):
 def read_metadata(document: Document, head: PageHead) -> PageMetadata:
     """The metadata; meta elements count before JSON-LD, the main heading before the title element."""
     nodes = list(_json_ld(document))
-    heading = document.find("h1")
+    headings = document.select("h1")
+    # Several main headings are those of chapters. Documentation tools add a sign to headings.
+    heading = clean_text(headings[0].text).rstrip("¶ ") if len(headings) == 1 or (headings and not head.title) else ""
     time = document.select_one("time[datetime][pubdate],[itemprop=datePublished][datetime]")
     published = _first_date(*(head.meta.get(name, "") for name in _PUBLISHED_NAMES), _node_text(nodes, "datePublished"))
     return PageMetadata(
-        title=clean_text(head.first_value("og:title") or (heading.text if heading else "") or head.title)[:500],
+        title=clean_text(head.first_value("og:title") or heading or head.title)[:500],
         author=_author(document, head, nodes)[:200],
         published=published or _first_date((time.attr("datetime") or "") if time else ""),
         modified=_first_date(*(head.meta.get(name, "") for name in _MODIFIED_NAMES), _node_text(nodes, "dateModified")),

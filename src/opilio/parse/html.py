@@ -7,6 +7,7 @@ processes. In plain text, blank lines separate blocks and URLs are links.
 
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -77,9 +78,8 @@ _find_anchors = re.compile("\x02([^\x02\x03]*)\x03").findall
 # Unclosed formatting elements are reopened in every following block (WHATWG 13.2.4.3): 20 bytes of markup become 60 KB
 # of tree. The text does not need them, so they are removed from pages with very many tags before parsing.
 _STRIP_FORMATTING_BYTES, _STRIP_FORMATTING_TAGS = 60_000, 10_000
-_FORMATTING = re.compile(
-    rb"</?(?:b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)(?:[\s/][^<>]*)?>", re.IGNORECASE
-)
+_FORMATTING = re.compile(rb"</?(b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)(?:[\s/][^<>]*)?>", re.IGNORECASE)
+_MAX_OPEN_FORMATTING = 20
 # The tree of a page takes memory for each tag: the worst page of the hostile benchmark took 120 MB without this limit.
 MAX_TAGS = 200_000
 _SHADOW_ROOT = re.compile(rb"<template(?=[^<>]*\sshadowrootmode)[^<>]*>", re.IGNORECASE)
@@ -187,18 +187,47 @@ def _tree_builder(library: HtmlLibrary) -> TreeBuilder:
 
 
 def parse_response_tree(
-    fetched: FetchResult, kind: ContentKind, build: TreeBuilder = _build_turbohtml_tree
+    fetched: FetchResult,
+    kind: ContentKind,
+    build: TreeBuilder = _build_turbohtml_tree,
+    *,
+    keep_formatting: bool = False,
 ) -> turbohtml.Document:
     """The tree of a response: of its HTML, or of the HTML that it was converted to."""
     if fetched.converted:
         return parse_tree(fetched.converted, ContentKind.HTML, "text/html; charset=utf-8", build)
-    return parse_tree(fetched.body, kind, fetched.header("content-type"), build)
+    return parse_tree(fetched.body, kind, fetched.header("content-type"), build, keep_formatting=keep_formatting)
+
+
+def _leaves_formatting_open(body: bytes) -> bool:
+    """Are many formatting elements open at the same time? Each of them would be reopened in every block."""
+    opened: Counter[bytes] = Counter()
+    total = 0
+    for found in _FORMATTING.finditer(body):
+        name = found[1].lower()
+        if found[0][1:2] != b"/":
+            opened[name] += 1
+            total += 1
+        elif opened[name]:
+            opened[name] -= 1
+            total -= 1
+        if total > _MAX_OPEN_FORMATTING:
+            return True
+    return False
 
 
 def parse_tree(
-    body: bytes, kind: ContentKind, content_type: str, build: TreeBuilder = _build_turbohtml_tree
+    body: bytes,
+    kind: ContentKind,
+    content_type: str,
+    build: TreeBuilder = _build_turbohtml_tree,
+    *,
+    keep_formatting: bool = False,
 ) -> turbohtml.Document:
-    """The tree of a page that is not plain text, with some repairs of its markup."""
+    """The tree of a page that is not plain text, with some repairs of its markup.
+
+    `keep_formatting`: also very long pages keep their inline elements, unless very many of them are not closed.
+    """
     if kind is ContentKind.MARKDOWN:
         # The converter is imported for the first such page only.
         from opilio.parse.markdown import markdown_to_html
@@ -216,7 +245,8 @@ def parse_tree(
         # the next bracket.
         body = body[:opened] + b"<!" + body[opened + 4 :]
     if len(body) > _STRIP_FORMATTING_BYTES and body.count(b"<") > _STRIP_FORMATTING_TAGS:
-        body = _FORMATTING.sub(b"", body)
+        if not keep_formatting or _leaves_formatting_open(body):
+            body = _FORMATTING.sub(b"", body)
     if has_too_many_tags(body):
         body = _limit_tags(body)
     encoding = declared_encoding(content_type, body) or xml_encoding(body)

@@ -37,6 +37,9 @@ def flatten_tables(main: Element) -> None:
 def _is_layout(table: Element, cells: list[Element]) -> bool:
     if (table.attr("role") or "").lower() in ("presentation", "none") or len(cells) < 2:
         return True
+    # A note of AsciiDoc: its icon and its text.
+    if table.closest(".admonitionblock") is not None:
+        return True
     if table.select_one("th") is not None or table.select_one("caption") is not None:
         return False
     return any(
@@ -82,7 +85,18 @@ def _take_span(cell: Element, name: str) -> int:
 CODE_FENCE = re.compile("`{3,}")
 # The renderer writes emphasis as HTML where Markdown can't express it; the text matters more.
 _EMPHASIS_TAG = re.compile(r"`[^`]*`|</?(?:em|strong)>")
+# The renderer writes hard spaces of headings as entities.
+_HARD_SPACE = re.compile(r"`[^`]*`|(?<!\\)&#160;")
+_HEADING_LINE = re.compile(r"[ >]*#{1,6} ")
+_EMPTY_HEADING = re.compile(r"[ >]*#{1,6}\s*")
 _BLANK_LINES = re.compile(r"\n{3,}")
+_OUTER_RULES = re.compile(r"\A(?:---\s+)+|(?:\s+---)+\Z")
+# Terms of definition lists, and titles of notes: Sphinx, AsciiDoc, DocBook.
+_TERMS = (
+    "dt,.admonition-title,.admonitionblock td.icon .title,.note>.title,.tip>.title,.warning>.title,.caution>.title,"
+    ".important>.title"
+)
+_BLOCKS = "p,div,ul,ol,dl,table,pre,blockquote,h1,h2,h3,h4,h5,h6"
 # How highlighters name the language of a code block: Sphinx, GitHub, Prism, highlight.js, SyntaxHighlighter.
 _LANGUAGE = re.compile(r"(?:^|\s)(?:highlight-source-|highlight-|language-|lang-|brush:\s*)([\w+#-]+)", re.IGNORECASE)
 _NO_LANGUAGE = frozenset({"none", "default", "text", "notranslate", "plaintext"})
@@ -104,6 +118,7 @@ def render_markdown(main: Element, base: str, *, links: bool = True) -> str:
     if links:
         _resolve_links(main, base)
     _mark_languages(main)
+    _mark_terms(main)
     flatten_tables(main)
     lines, inside, fence = [], False, ""
     for line in str(main.to_markdown(options)).split("\n"):
@@ -111,16 +126,45 @@ def render_markdown(main: Element, base: str, *, links: bool = True) -> str:
         mark = found[0] if found else ""
         if mark and (not inside or mark == fence):
             inside, fence = not inside, mark
-        elif not inside and "<" in line:
-            line = _EMPHASIS_TAG.sub(lambda found: found[0] if found[0][0] == "`" else "", line)
-        lines.append(line if inside else line.rstrip() + ("  " if line.endswith("  ") and line.strip() else ""))
-    return _BLANK_LINES.sub("\n\n", "\n".join(lines)).strip()
+        lines.append(line if inside or mark else _clean_line(line))
+    return _OUTER_RULES.sub("", _BLANK_LINES.sub("\n\n", "\n".join(lines)).strip())
+
+
+def _clean_line(line: str) -> str:
+    """A line outside of code blocks: no tags, no hard spaces, no heading without text; two spaces end a line."""
+    if "<" in line:
+        line = _EMPHASIS_TAG.sub(lambda found: found[0] if found[0][0] == "`" else "", line)
+    if _HEADING_LINE.match(line):
+        line = _HARD_SPACE.sub(lambda found: found[0] if found[0][0] == "`" else " ", line)
+    line = line.replace("\xa0", " ")
+    if _EMPTY_HEADING.fullmatch(line):
+        return ""
+    return line.rstrip() + ("  " if line.endswith("  ") and line.strip() else "")
 
 
 def _resolve_links(main: Element, base: str) -> None:
+    """Make links absolute; remove titles, which repeat the text, and links without text, such as those of images."""
     for link in main.select("a[href]"):
+        if not link.text.strip():
+            link.unwrap()
+            continue
+        if "title" in link.attrs:
+            del link.attrs["title"]
         with suppress(ValueError):
             link.attrs["href"] = urljoin(base, link.attr("href") or "")
+
+
+def _mark_terms(main: Element) -> None:
+    """Write terms of definition lists and titles of notes in bold: Markdown has neither."""
+    for term in main.select(_TERMS):
+        if term.select_one(_BLOCKS) is not None or not term.text.strip():
+            continue
+        if term.tag != "dt":
+            term.tag = "p"
+        # Nested emphasis makes the renderer write HTML.
+        for emphasis in term.select("em,i,strong,b"):
+            emphasis.unwrap()
+        term.wrap_children(Element("strong"))
 
 
 def _mark_languages(main: Element) -> None:
