@@ -244,9 +244,9 @@ def parse_tree(
         # An unclosed comment would hide the rest of the page. Its author relied on old browsers, which ended it at
         # the next bracket.
         body = body[:opened] + b"<!" + body[opened + 4 :]
-    if len(body) > _STRIP_FORMATTING_BYTES and body.count(b"<") > _STRIP_FORMATTING_TAGS:
-        if not keep_formatting or _leaves_formatting_open(body):
-            body = _FORMATTING.sub(b"", body)
+    many_tags = len(body) > _STRIP_FORMATTING_BYTES and body.count(b"<") > _STRIP_FORMATTING_TAGS
+    if many_tags and not (keep_formatting and not _leaves_formatting_open(body)):
+        body = _FORMATTING.sub(b"", body)
     if has_too_many_tags(body):
         body = _limit_tags(body)
     encoding = declared_encoding(content_type, body) or xml_encoding(body)
