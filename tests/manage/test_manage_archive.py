@@ -23,7 +23,7 @@ ROOT = "http://www.a.example/"
 WEB = {
     ROOT: page(BIRDS, ["/Wren?b=2&a=1", "/owl/"], title="Birds"),
     ROOT + "Wren?b=2&a=1": page(f"{BIRDS} {word(1)}", title="Wren, “small”"),
-    ROOT + "owl/": page(f"{BIRDS} {word(2)} {word(3)}", title="Owl"),
+    ROOT + "owl/": page(f"{BIRDS} {word(2)} {word(3)}", title=""),
 }
 
 
