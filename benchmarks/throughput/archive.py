@@ -2,6 +2,7 @@
 
 python benchmarks/throughput/archive.py                                  strategies breadth and opilio, three rounds
 python benchmarks/throughput/archive.py --strategy breadth --set engine.workers=0
+python benchmarks/throughput/archive.py --archive web.warc.gz --pages 2500     pages of another archive
 
 The whole command is measured, from start to exit, and a crawl of 40 pages for the cost of starting. From the CPU time
 of the engine process and of the workers follows how many pages per second a machine with more cores can crawl.
@@ -20,6 +21,7 @@ from measured import measure
 from sites import HOSTS, address_of, collect
 
 from opilio.core.records import FetchResult
+from opilio.fetch.archive import ArchiveWeb
 from opilio.store.warc import info_record, response_record
 
 TOPIC = "database queries, indexes and transactions"
@@ -76,11 +78,34 @@ def _record(url: str, body: bytes) -> bytes:
     return response_record(FetchResult(url=url, status=200, headers=headers, body=body, started_at=RECORDED_AT))
 
 
-def crawl(archive: Path, into: Path, strategy: str, pages: int, settings: list[str]) -> ArchiveRun:
+def site_seeds() -> list[str]:
+    """The first page of every site."""
+    return [x for n in range(HOSTS) for x in ("--seed", f"http://{address_of(n)}/")]
+
+
+def all_seeds(archive: Path, folder: Path) -> list[str]:
+    """Every page of an archive, in one file: many archives have few links that lead to their own pages."""
+    web, file = ArchiveWeb([archive]), folder / "seeds.txt"
+    file.write_text("\n".join(web.page_urls()))
+    sizes = [found.size_bytes for url in web.page_urls() if (found := web.find_packed(url))]
+    print(f"{archive}: {len(sizes)} pages of {sum(sizes) / len(sizes) / 1000:.1f} KB with headers")
+    return ["--seeds", str(file)]
+
+
+class Crawls(NamedTuple):
+    """What the crawls of one run of this program have in common."""
+
+    archive: Path
+    into: Path
+    seeds: list[str]
+    settings: list[str]
+
+
+def crawl(common: Crawls, strategy: str, pages: int) -> ArchiveRun:
+    archive, into, seeds, settings = common
     shutil.rmtree(into, ignore_errors=True)
     options = ["--strategy", strategy, "--into", str(into), "--pages", str(pages), "--json", "--quiet"]
     chosen = [x for s in ("stop.harvest_below=0", "frontier.traps=false", *settings) for x in ("--set", s)]
-    seeds = [x for n in range(HOSTS) for x in ("--seed", f"http://{address_of(n)}/")]
     costs = into.with_suffix(".cpu")
     program = [sys.executable, "-c", COUNT_CPU, str(costs), "crawl", TOPIC, "--from", str(archive)]
     run = measure([*program, *options, *chosen, *seeds])
@@ -97,16 +122,22 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "opilio-throughput")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--strategy", action="append", help="may be given several times (default: breadth and opilio)")
+    parser.add_argument("--archive", type=Path, help="an archive to crawl instead of the sites of run.py")
+    parser.add_argument("--pages", type=int, default=0, help="pages of a crawl (default: all)")
     parser.add_argument("--set", action="append", default=[], help="a setting: engine.workers=0")
     arguments = parser.parse_args()
     arguments.folder.mkdir(exist_ok=True)
-    print(collect(arguments.folder))
-    archive, into = write_archive(arguments.folder), arguments.folder / "collection"
+    if arguments.archive:
+        archive, seeds = arguments.archive, all_seeds(arguments.archive, arguments.folder)
+    else:
+        print(collect(arguments.folder))
+        archive, seeds = write_archive(arguments.folder), site_seeds()
+    common = Crawls(archive, arguments.folder / "collection", seeds, arguments.set)
     for strategy in arguments.strategy or ["breadth", "opilio"]:
-        start = crawl(archive, into, strategy, START_PAGES, arguments.set)
+        start = crawl(common, strategy, START_PAGES)
         runs = []
         for _ in range(arguments.rounds):
-            runs.append(run := crawl(archive, into, strategy, 0, arguments.set))
+            runs.append(run := crawl(common, strategy, arguments.pages))
             cost = cost_of(run, start)
             print(
                 f"{strategy}: {run.pages} pages, {run.pages_per_s:.0f}/s with the start of {sum(start[2:]):.1f} s,"
