@@ -130,6 +130,15 @@ def test_code_is_never_split() -> None:
     assert [chunk.text for chunk in chunks] == ["Before.", code, "After."]
 
 
+def test_long_table_is_split_between_rows_with_its_header() -> None:
+    header = ["| bird | gram |", "| --- | --- |"]
+    rows = [f"| wren {n} | {n} |" for n in range(9)]
+    chunks = split_markdown(ROOT, "\n".join(["# Weights\n", *header, *rows]), 25)
+    assert [chunk.text.splitlines()[-len(rows) :][:2] for chunk in chunks[1:]] == [header] * (len(chunks) - 1)
+    assert [line for chunk in chunks for line in chunk.text.splitlines() if "wren" in line] == rows
+    assert all(len(chunk.text.split()) <= 25 + len("# Weights".split()) for chunk in chunks)
+
+
 def test_equal_chunks_of_a_page_have_different_ids() -> None:
     chunks = split_markdown(ROOT, "# A\n\nSame.\n\n# A\n\nSame.", 5)
     assert len({chunk.id for chunk in chunks}) == 2

@@ -127,10 +127,11 @@ def exported(body: str) -> str:
     [
         (
             '<h2><a class="toc-backref" href="#id1">Nests</a></h2><p>moss',
-            "## [Nests](http://a.example/b/page#id1)\n\nmoss",
+            "## Nests\n\nmoss",
         ),
         ("<h2>4.&nbsp;Nests of&nbsp;wrens</h2><p>of&nbsp;moss", "## 4. Nests of wrens\n\nof moss"),
-        ("<h2><a name=x></a></h2><p>moss", "garden.\n\nmoss"),
+        ('<h2><a class="toc" href="/all">Nests</a></h2><p>moss', "## [Nests](http://a.example/all)\n\nmoss"),
+        ("<h2><a name=x></a></h2><p>moss<hr>", "garden.\n\nmoss"),
         ("<dl><dt>sing(<em>loud</em>)</dt><dd>Sings.</dd></dl>", "**sing(loud)**\n\nSings."),
         ('<div class="admonition note"><p class="admonition-title">Note</p><p>Moss.</p></div>', "**Note**\n\nMoss."),
         ('<div class="note"><h3 class="title">Note</h3><p>Moss.</p></div>', "**Note**\n\nMoss."),

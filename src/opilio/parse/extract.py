@@ -101,6 +101,9 @@ def _remove_permalinks(body: Element) -> None:
         for link in heading.select("a"):
             if link.text.strip().lower() in _PERMALINK_TEXTS:
                 link.decompose()
+            elif (link.attr("href") or "").startswith("#"):
+                # A link back to the table of contents.
+                link.unwrap()
 
 
 def _remove_boilerplate(body: Element) -> None:
@@ -148,7 +151,7 @@ def _is_content(element: Element) -> bool:
 
 
 def _is_heading_text(element: Element) -> bool:
-    """Does a heading have no other text? Sphinx links headings to the table of contents: `a.toc-backref`."""
+    """Does a heading have no other text? The names of classes may say "toc" where a heading links to one."""
     heading = element.closest("h1,h2,h3,h4,h5,h6")
     return heading is not None and _size(heading) <= _size(element) + 1
 

@@ -87,10 +87,8 @@ CODE_FENCE = re.compile("`{3,}")
 _EMPHASIS_TAG = re.compile(r"`[^`]*`|</?(?:em|strong)>")
 # The renderer writes hard spaces of headings as entities.
 _HARD_SPACE = re.compile(r"`[^`]*`|(?<!\\)&#160;")
-_HEADING_LINE = re.compile(r"[ >]*#{1,6} ")
-_EMPTY_HEADING = re.compile(r"[ >]*#{1,6}\s*")
 _BLANK_LINES = re.compile(r"\n{3,}")
-_OUTER_RULES = re.compile(r"\A(?:---\s+)+|(?:\s+---)+\Z")
+_RULE = "---"
 # Terms of definition lists, and titles of notes: Sphinx, AsciiDoc, DocBook.
 _TERMS = (
     "dt,.admonition-title,.admonitionblock td.icon .title,.note>.title,.tip>.title,.warning>.title,.caution>.title,"
@@ -127,18 +125,27 @@ def render_markdown(main: Element, base: str, *, links: bool = True) -> str:
         if mark and (not inside or mark == fence):
             inside, fence = not inside, mark
         lines.append(line if inside or mark else _clean_line(line))
-    return _OUTER_RULES.sub("", _BLANK_LINES.sub("\n\n", "\n".join(lines)).strip())
+    return _strip_rules(_BLANK_LINES.sub("\n\n", "\n".join(lines)).strip())
+
+
+def _strip_rules(markdown: str) -> str:
+    """Remove horizontal rules at the start and the end; they separated the content from what is left out."""
+    while markdown.startswith(f"{_RULE}\n"):
+        markdown = markdown[len(_RULE) :].lstrip()
+    while markdown.endswith(f"\n{_RULE}"):
+        markdown = markdown[: -len(_RULE)].rstrip()
+    return markdown
 
 
 def _clean_line(line: str) -> str:
     """A line outside of code blocks: no tags, no hard spaces, no heading without text; two spaces end a line."""
     if "<" in line:
         line = _EMPHASIS_TAG.sub(lambda found: found[0] if found[0][0] == "`" else "", line)
-    if _HEADING_LINE.match(line):
-        line = _HARD_SPACE.sub(lambda found: found[0] if found[0][0] == "`" else " ", line)
     line = line.replace("\xa0", " ")
-    if _EMPTY_HEADING.fullmatch(line):
-        return ""
+    if line.lstrip(" >").startswith("#"):
+        if not line.strip(" >#"):
+            return ""
+        line = _HARD_SPACE.sub(lambda found: found[0] if found[0][0] == "`" else " ", line)
     return line.rstrip() + ("  " if line.endswith("  ") and line.strip() else "")
 
 

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
@@ -34,7 +35,7 @@ class MarkdownChunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def split_markdown(url: str, markdown: str, max_words: int) -> list[MarkdownChunk]:
-    """Chunks of at most `max_words` words; only a code block, table or paragraph that is longer stays whole.
+    """Chunks of at most `max_words` words; only a code block, table row or paragraph that is longer stays whole.
 
     >>> for chunk in split_markdown("http://a.example/", "# Birds\\n\\nMany.\\n\\n## Wrens\\n\\nSmall and loud.", 4):
     ...     print(chunk.headings, repr(chunk.text))
@@ -57,7 +58,7 @@ def _pack(markdown: str, max_words: int) -> Iterator[tuple[tuple[str, ...], str]
     blocks: list[str] = []
     words = 0
     only_headings = True
-    for block in _blocks(markdown):
+    for block in chain.from_iterable(_split_table(block, max_words) for block in _blocks(markdown)):
         heading = _HEADING.match(block)
         count = len(block.split())
         too_long = words + count > max_words and not only_headings
@@ -90,6 +91,26 @@ def _blocks(markdown: str) -> Iterator[str]:
             lines = []
     if lines:
         yield "\n".join(lines)
+
+
+def _split_table(block: str, max_words: int) -> Iterator[str]:
+    """A table that is too long as several tables with the same header; any other block as it is."""
+    lines = block.split("\n")
+    is_table = len(lines) > 3 and block.lstrip(" >").startswith("|") and lines[1].lstrip(" >").startswith("| ---")
+    if not is_table or len(block.split()) <= max_words:
+        yield block
+        return
+    header, rows = lines[:2], lines[2:]
+    start = len(" ".join(header).split())
+    part, words = [*header, rows[0]], start + len(rows[0].split())
+    for row in rows[1:]:
+        count = len(row.split())
+        if words + count > max_words:
+            yield "\n".join(part)
+            part, words = [*header], start
+        part.append(row)
+        words += count
+    yield "\n".join(part)
 
 
 _NOT_IN_NAMES = re.compile(r"[^\w.-]+")
