@@ -104,3 +104,8 @@ def test_each_ranker_has_its_own_limits_s0_26(kind: str, option: str, value: flo
             complete_section("rank", section)
     else:
         assert complete_section("rank", section)[option] == value
+
+
+def test_unknown_choice_of_an_option_names_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match=r"judge\.norm = 'pages': unknown; choose one of page, topic, whole"):
+        complete_section("judge", {"kind": "cosine", "norm": "pages"})

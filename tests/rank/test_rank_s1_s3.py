@@ -122,6 +122,14 @@ def test_all_links_of_a_page_at_once_s1_21_s1_24() -> None:
     assert rows[:, 4:].tolist() == [[0.0] * 4, [1.0, 1.0, 0.0, 0.0]]
 
 
+@pytest.mark.parametrize(("between", "counts"), [(19, True), (20, False)])
+def test_twenty_words_on_each_side_surround_a_link_s1_24(between: int, counts: bool) -> None:
+    filler = "apple " * between
+    for text in (f"dna {filler} [here](http://x.example/)", f"[here](http://x.example/) {filler} dna"):
+        found = page_evidence(reading_of(text), (np.zeros(0, dtype=np.uint32), np.zeros(0)), flat_idf)
+        assert bool(attribute_rows([[]], found, np.arange(1), DNA)[0, 3]) is counts
+
+
 def test_surroundings_are_cut_to_seven_words_s1_24() -> None:
     noise = " ".join(f"{word} {word} {word}" for word in "apple berry cherry damson elder fig grape".split())
     reading = reading_of(f"dna {noise} [here](http://x.example/)")

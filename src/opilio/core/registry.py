@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
@@ -109,6 +109,9 @@ def complete_options(group: str, section: str, given: Tree) -> Tree:
         try:
             result[name] = msgspec.convert(given.get(name, option.default), option.annotation, strict=True)
         except msgspec.ValidationError as error:
+            if get_origin(option.annotation) is Literal:
+                choices = ", ".join(map(str, get_args(option.annotation)))
+                raise ConfigError(f"{section}.{name} = {given[name]!r}: unknown; choose one of {choices}") from error
             raise ConfigError(f"{section}.{name}: {describe_validation_error(error)}") from error
     return result
 

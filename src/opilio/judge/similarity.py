@@ -66,8 +66,7 @@ class CosineJudge:
         page = self.words.weights_for(terms, counts)
         products = topic * page
         shared = products.nonzero()[0]
-        own = page[shared] if self.norm == "topic" else page
-        length = math.sqrt(float(own @ own)) * table.norm
+        length = math.sqrt(float(page @ page)) * table.norm
         score = min(1.0, float(products.sum()) / length) if length else 0.0
         best = shared[np.argsort(-products[shared], kind="stable")[:COSINE_REASONS]]
         named = zip(terms[best].tolist(), (products[best] / (length or 1.0)).tolist(), strict=True)
