@@ -65,7 +65,8 @@ def gold_of(name: str, html: bytes, selected: list[Element]) -> GoldPage:
         [" ".join(cell.text.split()) for cell in row.select("td,th")]
         for s in selected
         for row in _own(s, "tr")
-        if not row.select("pre,table,ul,ol,br,p")
+        # The notes of AsciiDoc are tables of an icon and a text, no data.
+        if not row.select("pre,table,ul,ol,br,p") and row.closest(".admonitionblock") is None
     ]
     text = "\n".join(str(s.to_text()) for s in selected)
     return GoldPage(name, html, text, [c for c in code if len(c) > 1], [r for r in rows if len(r) > 1 and all(r)])
