@@ -171,6 +171,20 @@ def test_robots_txt_that_fails_means_no_fetch_when_5xx(tmp_path: Path) -> None:
     assert len(events(tmp_path / "c", "HostBackedOff")) == 1
 
 
+def test_rules_that_change_during_a_crawl_are_obeyed_when_the_old_ones_expire(tmp_path: Path) -> None:
+    """The crawl is continued a day later; the rules then allow less."""
+    web = SmallWeb(star(1, 6))
+    with served(web) as server:
+        tree = settings_for(server, ["http://seed.example/"])
+        crawl(tmp_path / "c", {**tree, "stop": {"pages": 3}})
+        before = len(server.log)
+        web.answers["http://h0.example/robots.txt"] = robots("User-agent: *\nDisallow: /\n")
+        crawl(tmp_path / "c", {**tree, "stop": {"pages": 0}}, later_s=2 * 86_400.0)
+        later = [access.target for access in by_host(server.log[before:])["h0.example"]]
+    assert later == ["/robots.txt"]
+    assert DROPPED in known(tmp_path / "c").values()
+
+
 def test_rules_are_kept_when_robots_txt_redirects(tmp_path: Path) -> None:
     """A redirect of robots.txt is followed in the turn of the host it leads to (RFC 9309, 2.3.1.2)."""
     rules = "User-agent: *\nDisallow: /1\n"

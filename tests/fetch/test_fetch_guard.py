@@ -2,10 +2,8 @@
 
 import asyncio
 import os
-import shutil
 import socket
 import ssl
-import subprocess
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -270,23 +268,6 @@ def test_environment_proxy_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
             assert proxy.connections == 0
 
     asyncio.run(start())
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A self-signed certificate for birds.example, with its key in the same file."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("needs the openssl command")
-    folder = tmp_path_factory.mktemp("tls")
-    both, key = folder / "both.pem", folder / "key.pem"
-    names = ["-subj", "/CN=birds.example", "-addext", "subjectAltName=DNS:birds.example"]
-    kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    subprocess.run(
-        [openssl, "req", "-x509", *kind, *names, "-keyout", key, "-out", both], check=True, capture_output=True
-    )
-    both.write_bytes(both.read_bytes() + key.read_bytes())
-    return both
 
 
 @pytest.mark.parametrize(

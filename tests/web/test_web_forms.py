@@ -106,6 +106,22 @@ def test_new_crawl_form_refuses_local_settings(tmp_path: Path, key: str, toml: s
     assert list(home.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("toml", "reason"),
+    [
+        ("a = " + "[" * 90_000, "is nested too deeply"),
+        ("a = " + "{a = " * 5_000 + "1" + "}" * 5_000, "is nested too deeply"),
+        (".".join(["a"] * 90_000) + " = 1", "a key has more than 100 parts"),
+        ("[" + " . ".join(["a"] * 40_000) + "]", "a key has more than 100 parts"),
+    ],
+    ids=["arrays", "tables", "key", "name of a table"],
+)
+def test_new_crawl_form_refuses_settings_without_end(tmp_path: Path, toml: str, reason: str) -> None:
+    with pages_of([], tmp_path) as client:
+        answer = client.post("/new", {"topic": "wrens", "seeds": "http://h0.example/", "toml": toml, "do": "check"})
+    assert (answer.status, f"more settings: {reason}" in answer.text) == (400, True), answer.text[:500]
+
+
 def test_new_crawl_form_takes_local_settings_when_the_server_allows_them(tmp_path: Path) -> None:
     example = tmp_path / "wren.html"
     example.write_text("<title>Wrens</title><p>The wren is a small bird.", encoding="utf-8")

@@ -116,8 +116,10 @@ ProxyOption = Annotated[
 ]
 
 
-# Control characters except tab and newline.
-_CONTROL_CHARACTERS = dict.fromkeys((*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0)))
+# Control characters except tab and newline, and those that change the direction of the text after them.
+_CONTROL_CHARACTERS = dict.fromkeys(
+    (*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+)
 
 
 def print_json(values: "dict[str, Any] | msgspec.Struct") -> None:
@@ -136,5 +138,5 @@ def print_text(text: str) -> None:
 
 def print_message(text: str) -> None:
     """A line on stderr."""
-    sys.stderr.write(f"{text}\n")
+    sys.stderr.write(text.translate(_CONTROL_CHARACTERS) + "\n")
     sys.stderr.flush()

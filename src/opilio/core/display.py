@@ -3,6 +3,7 @@
 matplotlib comes with the extra `lab` and is imported only when a figure is drawn.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -51,6 +52,18 @@ def new_figure(width: float, height: float) -> "Iterator[Figure]":
 def save_figure(figure: "Figure", target: Path | IO[bytes], kind: str) -> None:
     """Write a figure as `svg` or `png`. Without a date: equal figures give equal files."""
     figure.savefig(target, format=kind, dpi=_PNG_DPI, metadata={"Date": None} if kind == "svg" else {})
+
+
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def strip_controls(text: str) -> str:
+    """Text of the web for files that are read in terminals: escape sequences in it would be carried out there.
+
+    >>> strip_controls("wren\\x1b]0;owned\\x07\\n")
+    'wren]0;owned\\n'
+    """
+    return _CONTROLS.sub("", text)
 
 
 MAX_CHARACTERS = 300  # of one value

@@ -8,6 +8,7 @@ from typing import BinaryIO, Literal, get_args
 import msgspec
 
 from opilio import __version__
+from opilio.core.display import strip_controls
 from opilio.core.errors import UsageError
 from opilio.core.files import atomic_writer
 from opilio.manage.formats.archive import read_page_record, write_cdxj, write_wacz
@@ -124,12 +125,16 @@ class _Utf8Writer:
 
 
 def escape_formula(value: object) -> object:
-    """A cell of CSV. Titles come from the web: text that a spreadsheet would run as a formula gets a quote.
+    """A cell of CSV. Titles come from the web: text that a spreadsheet would run as a formula gets a quote, and control
+    characters are left out.
 
-    >>> escape_formula("=1+1"), escape_formula(-1.5)
-    ("'=1+1", -1.5)
+    >>> escape_formula("=1+1"), escape_formula("\\x1b[2J=1"), escape_formula(-1.5)
+    ("'=1+1", '[2J=1', -1.5)
     """
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+    if not isinstance(value, str):
+        return value
+    text = strip_controls(value)
+    return f"'{text}" if text.startswith(_FORMULA) or value.startswith(_FORMULA) else text
 
 
 def _csv(folder: Path, wanted: PageFilter, out: BinaryIO) -> int:

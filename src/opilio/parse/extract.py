@@ -12,6 +12,7 @@ from contextlib import suppress
 import msgspec
 from turbohtml import Document, Element
 
+from opilio.core.display import strip_controls
 from opilio.core.errors import ParseError
 from opilio.core.records import FetchResult
 from opilio.core.urls import canonicalize_url
@@ -251,7 +252,7 @@ def extract_content(fetched: FetchResult, *, markdown: bool = True) -> Extracted
     fetched = convert_document(fetched)
     if kind is ContentKind.PLAIN:
         text, _ = decode_text(fetched.body, content_type)
-        content = text.replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "").strip()
+        content = strip_controls(text.replace("\r\n", "\n").replace("\r", "\n")).strip()
         return ExtractedPage(metadata=PageMetadata(), content=content)
     url = canonicalize_url(fetched.url)
     if url is None:
@@ -266,7 +267,7 @@ def extract_content(fetched: FetchResult, *, markdown: bool = True) -> Extracted
     main = document.find("body") if kind is ContentKind.DOCUMENT else find_main_content(document)
     return ExtractedPage(
         metadata=metadata,
-        content=render_markdown(main, base, links=markdown) if main is not None else "",
+        content=strip_controls(render_markdown(main, base, links=markdown)) if main is not None else "",
         canonical=(canonicalize_url(head.canonical, base) if head.canonical else None) or "",
         language=language.strip(),
     )

@@ -21,7 +21,9 @@ from opilio.text.tokens import UNSPACED_SCRIPTS, url_words
 MAX_TERM_BYTES = 64  # longer terms are dropped
 STEMMED_LANGUAGES = frozenset("ar da nl en fi fr de el hu it no pt ro ru es sv ta tr".split())
 PLAIN_ANALYZER = "plain"  # the analyzer without stemming
-_UNWANTED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
+_UNWANTED = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
+)
 
 # Only these: NFKC of other characters would join "wren" with a following ™ or footnote number.
 _WIDE = re.compile("[\uff00-\uffef]+")

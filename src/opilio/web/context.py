@@ -6,7 +6,9 @@ cells that a spreadsheet would treat as a formula become text, since titles come
 
 import csv
 import io
+import re
 import secrets
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +27,9 @@ from opilio.store.collection import Collection, open_readonly
 from opilio.web.auth import RateLimiter
 from opilio.web.collections import SearcherPool, ServedCollections
 from opilio.web.stats import CollectionStats
+
+# tomllib takes quadratic time for keys of thousands of parts.
+_LONG_KEY = re.compile(r"(?<![\w\"'-])(?:[\w\"'-]++[ \t]*+\.[ \t]*+){100}")
 
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
@@ -338,3 +343,15 @@ class AppContext:
     def require_writable(self) -> None:
         if self.read_only:
             raise ReadOnlyError("this server is read-only (opilio serve --read-only)")
+
+
+def parse_toml(text: str, field: str) -> dict[str, Any]:
+    """What a visitor wrote as TOML; raises UsageError with the name of the field."""
+    if _LONG_KEY.search(text):
+        raise UsageError(f"{field}: a key has more than 100 parts")
+    try:
+        return tomllib.loads(text)
+    except RecursionError as error:
+        raise UsageError(f"{field}: is nested too deeply") from error
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{field}: is not valid TOML: {error}") from error

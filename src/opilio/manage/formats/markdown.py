@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from opilio.core.clock import format_iso_time
+from opilio.core.display import strip_controls
 from opilio.core.errors import ParseError
 from opilio.core.records import url_key
 from opilio.core.urls import canonicalize_url
@@ -229,4 +230,5 @@ def front_matter(page: MarkdownPage) -> str:
     values = {
         name: value for name, value in msgspec.to_builtins(page).items() if name != "markdown" and value not in ("", {})
     }
-    return "\n".join(["---", *(f"{name}: {_encode(value).decode()}" for name, value in values.items()), "---", ""])
+    lines = (strip_controls(f"{name}: {_encode(value).decode()}") for name, value in values.items())
+    return "\n".join(["---", *lines, "---", ""])

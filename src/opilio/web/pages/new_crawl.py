@@ -8,7 +8,6 @@ import asyncio
 import subprocess
 import sys
 import threading
-import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -35,6 +34,7 @@ from opilio.web.context import (
     PageRoute,
     PageView,
     Param,
+    parse_toml,
 )
 from opilio.web.pages.crawl_guide import TRIAL_PAGES, Suggestions, keywords_with_suggestions, suggest
 from opilio.web.pages.topic import parse_keywords
@@ -199,10 +199,7 @@ def _describe_found_seeds(found: FoundSeeds) -> str:
 
 
 def _tree(values: dict[str, Any]) -> Tree:
-    try:
-        more = tomllib.loads(values["toml"])
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"more settings: not valid TOML: {error}") from error
+    more = parse_toml(values["toml"], "more settings")
     typed, allow, deny = (_nonempty_lines(values[name]) for name in ("seeds", "allow", "deny"))
     seeds = list(dict.fromkeys([*typed, *values["seed"]]))
     if values["sites"] == "seeds":

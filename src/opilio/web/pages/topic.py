@@ -1,6 +1,5 @@
 """The topic editor: keywords, examples, contexts, genres, Dewey classes; preview and history."""
 
-import tomllib
 from typing import Any
 
 import msgspec
@@ -31,6 +30,7 @@ from opilio.web.context import (
     PageRoute,
     PageView,
     Param,
+    parse_toml,
 )
 
 FIELDS = ("description", "keywords", "contexts", "genres", "dewey")
@@ -160,10 +160,7 @@ def _from_form(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_toml(text: str) -> dict[str, Any]:
-    try:
-        tree: dict[str, Any] = tomllib.loads(text).get("topic", {})
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"TOML: {error}") from error
+    tree: dict[str, Any] = parse_toml(text, "TOML").get("topic", {})
     unknown = sorted(set(tree) - set(FIELDS))
     if unknown:
         raise UsageError(f"TOML: unknown key '{unknown[0]}'; known: {', '.join(FIELDS)}")
