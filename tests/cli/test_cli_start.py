@@ -54,6 +54,26 @@ def test_help_line_is_the_first_line_of_the_command(name: str, entry: CommandEnt
     assert (command.help or "").splitlines()[0] == entry.help
 
 
+@pytest.mark.parametrize("name", [name for name, _ in entries(COMMANDS)])
+def test_help_fits_80_columns_and_names_no_type_of_python(name: str) -> None:
+    command = get_command(app)
+    for word in name.split():
+        command = command.commands[word]  # type: ignore[attr-defined]
+    text = command.get_help(command.make_context(name, [], resilient_parsing=True, terminal_width=80))
+    usage, _, rest = text.partition("\n")
+    assert "{" not in usage and "[[" not in usage
+    described = rest.partition("Examples:")[0]
+    assert [line for line in described.splitlines() if len(line) > 80] == []
+    assert [part for part in ("<str", "<path", "<list") if part in described.lower()] == []
+
+
+def test_usage_names_arguments_as_the_documentation_does() -> None:
+    documented = (Path(__file__).parents[2] / "docs" / "commands.md").read_text(encoding="utf-8")
+    usage = opilio("search", "--help").stdout.splitlines()[0]
+    assert usage == "Usage: opilio search [OPTIONS] DIR... QUERY"
+    assert "## `opilio search DIR... QUERY`" in documented
+
+
 @pytest.mark.parametrize(("old", "new"), ALIASES.items(), ids=" ".join)
 def test_old_name_works_and_names_the_new_one(old: tuple[str, ...], new: tuple[str, ...]) -> None:
     done = opilio(*old, "--help")

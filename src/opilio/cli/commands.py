@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 import typer
-from typer.core import TyperGroup, TyperOption
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
 from opilio import __version__
@@ -210,6 +210,31 @@ class LazyGroup(TyperGroup):
             formatter.write_dl([(name, self._lazy.help_line(name)) for name in self._lazy])
 
 
+class PlainCommand(TyperCommand):
+    """A command whose help names arguments as the documentation does (`DIR... QUERY`), without types of Python."""
+
+    def collect_usage_pieces(self, ctx: "Context") -> list[str]:  # noqa: ARG002
+        return ["[OPTIONS]", *(_argument_name(argument) for argument in self._arguments())]
+
+    def format_options(self, ctx: "Context", formatter: "HelpFormatter") -> None:
+        arguments = [(_argument_name(argument), argument.help or "") for argument in self._arguments()]
+        others = [one for one in self.get_params(ctx) if not isinstance(one, TyperArgument)]
+        options = [record for one in others if (record := one.get_help_record(ctx)) is not None]
+        for title, rows in (("Arguments", arguments), ("Options", options)):
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+    def _arguments(self) -> list[TyperArgument]:
+        return [one for one in self.params if isinstance(one, TyperArgument)]
+
+
+def _argument_name(argument: TyperArgument) -> str:
+    """The name in capitals; in brackets if it may be left out."""
+    name = argument.metavar or str(argument.name).upper()
+    return name if argument.required or name.startswith("[") else f"[{name}]"
+
+
 def _load(name: str, entry: CommandEntry | GroupEntry) -> "Command":
     if isinstance(entry, GroupEntry):
         return LazyGroup(
@@ -227,7 +252,7 @@ def _make_command(function: Callable[..., Any] | typer.Typer, name: str) -> "Com
     app = function
     if not isinstance(app, typer.Typer):
         app = typer.Typer(add_completion=False, rich_markup_mode=None)
-        app.command(name)(function)
+        app.command(name, cls=PlainCommand)(function)
     command = get_command(app)
     command.name = name
     for parameter in command.params:

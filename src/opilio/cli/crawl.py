@@ -77,7 +77,7 @@ def crawl(
     pages: Annotated[int | None, typer.Option(min=0, help="Stop after N pages (0: no limit).")] = None,
     relevant: Annotated[int | None, typer.Option(min=0, help="Stop after N relevant pages.")] = None,
     minutes: Annotated[float | None, typer.Option(min=0, help="Stop after N minutes.")] = None,
-    revisit: Annotated[bool, typer.Option("--revisit", help="Fetch stored pages that are due again.")] = False,
+    revisit: Annotated[bool, typer.Option("--revisit", help="Revisit stored pages that are due.")] = False,
     continuous: Annotated[bool, typer.Option("--continuous", help="Revisit until stopped.")] = False,
     workers: WorkersOption = None,
     proxy: ProxyOption = None,
@@ -91,9 +91,8 @@ def crawl(
 ) -> int:
     """Crawl a topic into a collection.
 
-    Give a topic and seeds, or a --config file. Without seeds the configured search engines are asked for
-    some; if none is configured, Wikipedia.
-    Run again with the same --into to resume.
+    Give a topic and seeds, or a --config file. Without seeds, the configured search engines propose some, or
+    Wikipedia if none is configured. Run again with the same --into to resume.
     """
     # The engine takes a moment to import; nothing is open yet, so Ctrl-C may end the process at once.
     exit_on_signals()

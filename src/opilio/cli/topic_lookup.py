@@ -102,7 +102,7 @@ Texts = list[str] | None
 
 
 def seeds(
-    topic: Annotated[str, typer.Argument(help="The topic: what the engines are asked for.", show_default=False)] = "",
+    topic: Annotated[str, typer.Argument(help="The topic, as a sentence.", show_default=False)] = "",
     engine: EngineOption = None,
     genre: Annotated[Texts, typer.Option(help="Ask for news, discussions, blogs or web. Repeatable.")] = None,
     agree: Annotated[

@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from opilio.core.caches import evict_oldest
 from opilio.core.clock import Clock
 from opilio.core.protocols import Fetcher
 from opilio.core.records import NOT_SENT_FAILURE, SIGNAL_FAILURE, FetchResult
@@ -176,9 +177,8 @@ def _split_port(host: str) -> tuple[str, str]:
 def _put_bounded(kept: dict[str, V], key: str, value: V) -> None:
     """Bound the memory: the least recently used entry is dropped first."""
     kept.pop(key, None)
-    if len(kept) >= MAX_THROTTLED_HOSTS:
-        del kept[next(iter(kept))]
     kept[key] = value
+    evict_oldest(kept, MAX_THROTTLED_HOSTS)
 
 
 MAX_CACHED_ROBOTS_BYTES = 16 << 20  # rules in memory; others are read from the collection again

@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
+from opilio.core.caches import evict_oldest
 from opilio.core.events import TrapFound
 from opilio.core.scope import ScopeSettings, UrlScope
 from opilio.core.settings import Settings
@@ -159,7 +160,7 @@ class TrapDetector:
         site = self._host_history(host)
         shapes = site.shapes.get(path)
         if shapes is None:
-            _evict_oldest(site.shapes, limits.max_paths)
+            evict_oldest(site.shapes, limits.max_paths - 1)
             shapes = site.shapes[path] = set()
         shape = "&".join(names)
         if shape not in shapes and len(shapes) >= limits.max_query_shapes:
@@ -193,21 +194,14 @@ class TrapDetector:
     def _host_history(self, host: str) -> _HostHistory:
         site = self._hosts.get(host)
         if site is None:
-            _evict_oldest(self._hosts, self._limits.max_hosts)
+            evict_oldest(self._hosts, self._limits.max_hosts - 1)
             site = self._hosts[host] = _HostHistory()
         return site
 
 
-def _evict_oldest(
-    kept: dict[str, object] | dict[str, _HostHistory] | dict[str, set[str]] | dict[str, int], limit: int
-) -> None:
-    if len(kept) >= limit:
-        del kept[next(iter(kept))]
-
-
 def _add_bounded(kept: dict[str, int], key: str, limit: int) -> int:
     if key not in kept:
-        _evict_oldest(kept, limit)
+        evict_oldest(kept, limit - 1)
     kept[key] = kept.get(key, 0) + 1
     return kept[key]
 
