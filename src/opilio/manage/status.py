@@ -37,7 +37,7 @@ MAX_SHOWN_WORDS = 10  # of a table that are shown
 
 
 def list_agents(folder: Path) -> list[dict[str, Any]]:
-    """Every agent: how it stands, what it found, where, and what it learnt. UsageError where there are none."""
+    """The state of every agent, what it found and where, and what it learned. UsageError if there are none."""
     with open_readonly(folder) as collection:
         cards = agent_cards(collection)
         if not cards:

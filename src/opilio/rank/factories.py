@@ -1,4 +1,4 @@
-"""The kinds of rankers that a configuration can name, with their options; those of `methods` stand there."""
+"""The kinds of rankers that a configuration can name, with their options. Those of `methods` are in its packages."""
 
 from typing import Annotated, Literal
 

@@ -1,6 +1,6 @@
 """What every `Fetcher`, `DuplicateDetector` and `SeedSource` does: suites to subclass in tests.
 
-A fetcher serves SITE, and its tests give a way to run a coroutine with the fetcher and the site's root.. A detector
+A fetcher serves SITE, and its tests give a way to run a coroutine with the fetcher and the site's root. A detector
 gives the fixtures `exact` and `near`: fresh, empty sets. A seed source that knows KNOWN on any query is given by a way
 to ask it. `MemoryFetcher` serves pages from memory.
 """

@@ -40,7 +40,7 @@ class GroupedQueue:
             self._groups.setdefault(group, []).append(key)
 
     def remove(self, key: int) -> None:
-        """Remove a link for good: it was fetched, refused, or gets a score of its own."""
+        """Remove a link permanently: it was fetched, refused, or gets a score of its own."""
         self._fetched.add(key)
         found = self._links.pop(key, None)
         if found is not None and self._representatives.get(found[1], (0, 0))[0] == key:

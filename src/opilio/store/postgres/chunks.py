@@ -396,7 +396,7 @@ class ObjectArchive:
 
     @property
     def full(self) -> bool:
-        """Does so much wait that no more results may be taken?"""
+        """Whether too many bytes wait for the storage to take more results."""
         return self._waiting_bytes > self._max_waiting_bytes
 
     def poll(self, db: PostgresConnection, least_bytes: int = OBJECT_BYTES) -> None:
