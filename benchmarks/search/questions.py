@@ -3,8 +3,8 @@
     python benchmarks/search/questions.py run --web WEB --into FOLDER --out NAME.json
     python benchmarks/search/questions.py report NAME.json ...
 
-`run` crawls and indexes the whole web into FOLDER, asks all questions and writes the keys found; it uses only the API
-of `Searcher`, so that it also runs with an earlier version. `report` compares such files, the first of which is the
+`run` crawls and indexes the whole web into FOLDER (WEB may be a collection, too), asks all questions and writes the
+keys found; it uses only the API of `Searcher`, so that it also runs with an earlier version. `report` compares such files, the first of which is the
 baseline of the tests; plain BM25 comes from the first file. Questions are made from titles, first sentences and
 headings; those written by hand (hand_questions.toml) are reported apart: choose no weight by them.
 """
@@ -32,7 +32,7 @@ from opilio.search.documents import DocumentReader, complete_document
 from opilio.search.indexer import update_index
 from opilio.search.results import IndexDocument
 from opilio.search.searcher import Searcher
-from opilio.store.collection import open_readonly
+from opilio.store.collection import collection_exists, open_readonly
 from opilio.text.languages import stop_words
 
 PAGES = 100  # pages asked for, per kind of question
@@ -157,7 +157,7 @@ def hand_questions(folder: Path, web: str) -> Iterator[Question]:
 
 
 def run(web: Path, into: Path, out: Path) -> None:
-    folder = collect_web(into / web.name, WarcWeb.open(web))
+    folder = web if collection_exists(web) else collect_web(into / web.name, WarcWeb.open(web))
     update_index(folder)
     searcher = Searcher([folder])
     questions = [*made_questions(folder), *hand_questions(folder, web.name)]

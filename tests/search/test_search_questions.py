@@ -110,11 +110,16 @@ def test_coverage_is_the_share_of_the_words_that_a_page_contains(searcher: Searc
     search = Search(
         searcher._open(), SearchRequest(query="large eagle wings lava"), FieldWeights(), RankingWeights(candidates=20)
     )
-    covered = {one.key: one.coverage for one in search.find().found}
+    pages = {one.key: one for one in search.find().found}
+    covered = {key: one.coverage for key, one in pages.items()}
     large, eagle, wings, lava = (search.weight_of(term) for term in search.content_terms()[:4])
     known = large + eagle + wings + lava
     assert covered[url_key(f"{HOST}/eagle")] == pytest.approx((large + eagle + wings) / known)
     assert covered[url_key(f"{HOST}/wing")] == pytest.approx((large + wings) / known)
+    wing = pages[url_key(f"{HOST}/wing")]
+    assert wing.title_coverage == pytest.approx(wings / known)
+    assert wing.lead_coverage == pytest.approx(wing.coverage)
+    assert max(one.plain for one in pages.values()) == 0.0
 
 
 def test_total_and_facets_count_pages_found_by_meaning(searcher: Searcher) -> None:

@@ -75,7 +75,11 @@ class SearchCandidate(msgspec.Struct):
     score: float
     collections: list[str]  # names of the collections that contain the page
     meaning: float = 0.0  # similarity to the query's meaning
-    coverage: float = 0.0  # share of a question's words that the page contains, by their weight
+    # Shares of a question's words, by their weight, that the page contains: anywhere, in its title, in its beginning
+    coverage: float = 0.0
+    title_coverage: float = 0.0
+    lead_coverage: float = 0.0
+    plain: float = 0.0  # log of the score of the words as written, as a share of the best one
 
 
 def merge_candidates(candidates: Iterable[SearchCandidate]) -> list[SearchCandidate]:
@@ -94,30 +98,36 @@ def merge_candidates(candidates: Iterable[SearchCandidate]) -> list[SearchCandid
     return sorted(found.values(), key=lambda f: -f.score)
 
 
-def set_coverage(
+def covered_shares(
     candidates: Sequence[SearchCandidate], schema: tantivy.Schema, words: Sequence[tuple[tantivy.Query, float]]
-) -> None:
-    """Set which share of the words, each with its weight, the candidates of one index contain.
+) -> list[float]:
+    """Which share of the words, each with its weight, the candidates of one index contain.
 
     One query: a page that contains the word number n scores 2^n more, so its score is the set of its words.
     """
-    if not candidates or not words:
-        return
     words = words[:MAX_COVERED_WORDS]
-    bits = [
-        (tantivy.Occur.Should, tantivy.Query.const_score_query(query, float(1 << number)))
-        for number, (query, _) in enumerate(words)
-    ]
+    bits = [tantivy.Query.const_score_query(query, float(1 << number)) for number, (query, _) in enumerate(words)]
+    sets = scores_among(candidates, schema, bits).astype(np.int64)
+    weights = np.array([weight for _, weight in words])
+    contained = (sets[:, None] >> np.arange(len(words))) & 1
+    shares: list[float] = (contained @ weights / max(weights.sum(), MIN_TEXT_SCORE)).tolist()
+    return shares
+
+
+def scores_among(
+    candidates: Sequence[SearchCandidate], schema: tantivy.Schema, queries: Sequence[tantivy.Query]
+) -> ScoreArray:
+    """The sum of the scores of the queries for each of these pages of one index."""
+    if not candidates or not queries:
+        return np.zeros(len(candidates))
     chosen = tantivy.Query.term_set_query(schema, "key", [one.key for one in candidates])
     among = (tantivy.Occur.Must, tantivy.Query.const_score_query(chosen, 0.0))
-    searcher, weights = candidates[0].searcher, np.array([weight for _, weight in words])
-    result = searcher.search(tantivy.Query.boolean_query([among, *bits]), len(candidates))
+    any_of = [(tantivy.Occur.Should, query) for query in queries]
+    searcher = candidates[0].searcher
+    result = searcher.search(tantivy.Query.boolean_query([among, *any_of]), len(candidates))
     keys = searcher.fast_field_values("key", [address for _, address in result.hits])
-    found = {key: int(score) for (score, _), key in zip(result.hits, keys, strict=True)}
-    sets = np.array([found.get(one.key, 0) for one in candidates])
-    contained = (sets[:, None] >> np.arange(len(words))) & 1
-    for one, share in zip(candidates, (contained @ weights / max(weights.sum(), MIN_TEXT_SCORE)).tolist(), strict=True):
-        one.coverage = share
+    found = {key: score for (score, _), key in zip(result.hits, keys, strict=True)}
+    return np.array([found.get(one.key, 0.0) for one in candidates], dtype=np.float64)
 
 
 class SearchPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,6 +194,10 @@ class RankingWeights(msgspec.Struct, frozen=True, kw_only=True):
     meaning_words: float = 3.0  # in a question of more words each adds to the text score, so meaning counts less
     meaning_foreign: float = 4.0  # of the meaning of a question in another language than the pages
     coverage: float = 0.5  # of the share of a question's words that a page contains
+    title_coverage: float = 0.2  # of the share that its title contains
+    lead_coverage: float = 0.7  # of the share that the beginning of its text contains
+    plain: float = 0.3  # of the log of the score of the question's words as written
+    plain_floor: float = 0.1  # the least such score, as a share of the best one
     meaning_pages: int = 50  # most similar pages that are added to the text matches
     min_similarity: float = 0.45  # of an added page
     min_similarity_alone: float = 0.35  # of an added page, if no page contains enough of the words
@@ -205,10 +219,15 @@ class RankingWeights(msgspec.Struct, frozen=True, kw_only=True):
 
     def combine_candidates(self, found: Sequence[SearchCandidate], meaning_weight: float) -> None:
         """Set the score of all candidates of a search."""
-        parts = np.array([(c.text_score, c.relevance, c.authority, c.meaning, c.coverage) for c in found])
-        text, relevance, authority, meaning, coverage = parts.reshape(-1, 5).T
+        parts = np.array([(c.text_score, c.relevance, c.authority, c.meaning, self._words(c)) for c in found])
+        text, relevance, authority, meaning, words = parts.reshape(-1, 5).T
         if meaning_weight:
             text = np.maximum(text, self.floor * text.max(initial=1.0))
-        scores = self.combine(text, relevance, authority) + meaning_weight * meaning + self.coverage * coverage
+        scores = self.combine(text, relevance, authority) + meaning_weight * meaning + words
         for one, score in zip(found, scores.tolist(), strict=True):
             one.score = score
+
+    def _words(self, one: SearchCandidate) -> float:
+        """What the words of a question add besides the text score: how many of them, and where."""
+        covered = self.coverage * one.coverage + self.title_coverage * one.title_coverage
+        return covered + self.lead_coverage * one.lead_coverage + self.plain * one.plain

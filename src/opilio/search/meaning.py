@@ -12,13 +12,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from opilio.search.results import IndexDocument
+from opilio.search.results import LEAD_CHARACTERS, IndexDocument
 from opilio.text.languages import stop_words
 from opilio.text.tokens import tokenize
 from opilio.text.vocabulary import term_id
 from opilio.text.word_vectors import BYTE_SCALE, DIMENSIONS, Vectors, WordVectors, load_surface_vectors, to_bytes
 
-LEAD_CHARACTERS = 1_500  # of the text, which state what a page is about
 VECTOR_BYTES = 2 * DIMENSIONS
 MIN_STEM = 5  # letters of a word that must remain when endings are removed
 MAX_ENDING = 3

@@ -170,6 +170,20 @@ class QueryBuilder:
         enough = rare and most >= DECISIVE_SHARE * sum(rarity) and most >= DECISIVE_RATIO * second
         return rarity.index(most) if enough else None
 
+    def contains(self, word: str, field: str) -> tantivy.Query:
+        """Pages that contain a word, or one of its other forms, in one field of stems."""
+        texts = (word, *self._alternatives.get(word, ()))
+        stems = dict.fromkeys(stem for text in texts for stem in self._stems(text))
+        return tantivy.Query.boolean_query([(Should, self._all_terms(field, stem)) for stem in stems])
+
+    def _all_terms(self, field: str, terms: Sequence[str]) -> tantivy.Query:
+        made = [tantivy.Query.term_query(self._scope.schema, field, term) for term in terms]
+        return made[0] if len(made) == 1 else tantivy.Query.boolean_query([(Must, query) for query in made])
+
+    def as_written(self, text: str) -> list[tantivy.Query]:
+        """All words of a text as they are written, weighted by the engine."""
+        return [tantivy.Query.term_query(self._scope.schema, EXACT_FIELD, term) for term in index_terms(text)]
+
     def exact_idf(self, word: str) -> float:
         """The idf of a word as written."""
         return bm25_idf(self._scope.all_documents, self._exact_frequency(word))

@@ -22,8 +22,9 @@ from opilio.search.candidates import (
     SearchPlan,
     SearchRequest,
     build_hit,
+    covered_shares,
     merge_candidates,
-    set_coverage,
+    scores_among,
 )
 from opilio.search.meaning import Matrix, query_vector, word_rarity
 from opilio.search.query import QueryGroup, QueryTerm, is_plain_word, parse_query, positive_terms
@@ -42,7 +43,7 @@ from opilio.search.results import (
     SearchResults,
     count_facets,
 )
-from opilio.search.schema import replace_surrogates
+from opilio.search.schema import LEAD_FIELD, replace_surrogates
 from opilio.search.snippet import Highlighter
 from opilio.search.word_forms import WordForms, drop_stop_words, find_word_forms, is_foreign
 from opilio.text.languages import is_stop_word
@@ -294,12 +295,27 @@ class Search:
         for one in rest:
             one.score = math.log(max(one.text_score, MIN_TEXT_SCORE))
 
-    def _set_coverage(self, first: Sequence[SearchCandidate]) -> None:
-        """Which of the question's words each page contains, so that all of them count more than one in a title."""
+    def _set_coverage(self, found: Sequence[SearchCandidate]) -> None:
+        """Which of the question's words each page contains, and where: all of them count more than one in a title."""
         words = self._content_words()
         for (index, searcher), builder in zip(self._indexes, self._builders, strict=True):
-            queries = [(builder.build(parse_query(word)), builder.exact_idf(word)) for word in words]
-            set_coverage([one for one in first if one.searcher is searcher], index.schema, queries)
+            pages = [one for one in found if one.searcher is searcher]
+            weights = [builder.exact_idf(word) for word in words]
+            anywhere = [builder.build(parse_query(word)) for word in words]
+            title, lead = ([builder.contains(word, field) for word in words] for field in ("title", LEAD_FIELD))
+            columns = [
+                covered_shares(pages, index.schema, [*zip(queries, weights, strict=True)])
+                for queries in (anywhere, title, lead)
+            ]
+            for one, *shares in zip(pages, *columns, strict=True):
+                one.coverage, one.title_coverage, one.lead_coverage = shares
+            plain = scores_among(pages, index.schema, builder.as_written(self._request.query))
+            for one, score in zip(pages, plain.tolist(), strict=True):
+                one.plain = score
+        best = max((one.plain for one in found), default=0.0)
+        for one in found:
+            share = one.plain / best if best > 0.0 else 1.0
+            one.plain = math.log(max(share, self._ranking.plain_floor))
 
     def _distinct(self, queries: Sequence[tantivy.Query]) -> DistinctQueries:
         """The queries without pages that an earlier index has; beyond `MAX_PAGED_HITS` per index none is noticed."""

@@ -81,6 +81,7 @@ def _html_segments(segments: "Sequence[TextSegment]") -> str:
     return "".join(f"<b>{escape(s.text)}</b>" if s.marked else escape(s.text) for s in segments)
 
 
+LEAD_CHARACTERS = 1_500  # at the beginning of a text, which state what a page is about
 FOREVER = (1 << 62) - 1  # `until` of the current version of a page
 PAGE_SIZE = 10
 SORT_ORDERS = ("best", "relevance", "newest", "added")

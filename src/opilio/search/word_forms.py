@@ -227,14 +227,14 @@ def is_foreign(group: QueryGroup, languages: Sequence[str], is_rare: Callable[[s
 
     At least half of its other words must be on few pages: "men" is a stop word of Danish, but pages that contain the
     other words of "actor in twelve angry men" are not Danish. If all are, one stop word is enough. Pages without a
-    language do not count, unless they are the most frequent.
+    language do not count; if they are the most frequent, most stop words of the query must be on few pages, too.
 
     >>> words = "what is the wren".split()
     >>> asked = QueryGroup(kind="some", parts=tuple(("may", QueryTerm(text=word)) for word in words))
     >>> [is_foreign(asked, known, lambda _: True) for known in (["de"], ["de", "en"], ["de", ""], ["", "de"])]
-    [True, False, True, False]
-    >>> is_foreign(asked, ["de"], lambda _: False)
-    False
+    [True, False, True, True]
+    >>> is_foreign(asked, ["de"], lambda _: False), is_foreign(asked, ["", "de"], lambda word: word == "wren")
+    (False, False)
     """
     words = _plain_words(group)
     others = [word for word in words if not is_stop_word(word)]
@@ -243,8 +243,10 @@ def is_foreign(group: QueryGroup, languages: Sequence[str], is_rare: Callable[[s
         return False
     spoken = _languages_of(words, 1 if others and rare == len(others) else MIN_STOP_WORDS)
     stated = {language_code(language) for language in languages if language}
-    known = bool(stated) and bool(languages[0]) and all(map(is_known_language, stated))
-    return bool(spoken) and known and not stated & set(spoken)
+    if not spoken or stated & set(spoken) or not all(map(is_known_language, stated)):
+        return False
+    stop = [word for word in words if is_stop_word(word)]
+    return bool(languages) and (bool(languages[0]) or 2 * sum(map(is_rare, stop)) > len(stop))
 
 
 def _plain_words(group: QueryGroup) -> list[str]:

@@ -40,6 +40,7 @@ from opilio.search.results import (
 from opilio.search.schema import (
     EXACT_FIELD,
     FILTER_FIELDS,
+    LEAD_FIELD,
     SHOWN_FIELDS,
     STEMMED_FIELDS,
     TIME_FIELDS,
@@ -240,6 +241,7 @@ def index_alias(folder: Path) -> str:
 def _bulk_actions(documents: Iterable[IndexDocument]) -> Iterator[bytes]:
     for document in documents:
         fields = document_fields(document)
+        del fields[LEAD_FIELD]  # only for the order of questions, which is that of the embedded index
         # Sent as terms, as the other fields are.
         fields[EXACT_FIELD] = " ".join(index_terms(str(fields[EXACT_FIELD])))
         yield _line({"index": {"_id": document_id(document)}}) + _line(fields)

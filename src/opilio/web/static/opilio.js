@@ -11,7 +11,11 @@ function startTheme() {
   const root = document.documentElement;
   const isDark = () => root.dataset.theme
     ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  const update = () => { button.textContent = isDark() ? "Light" : "Dark"; };
+  const update = () => {
+    button.classList.toggle("is-dark", isDark());
+    button.title = isDark() ? "Light theme" : "Dark theme";
+    button.setAttribute("aria-label", button.title);
+  };
   button.hidden = false;
   update();
   button.addEventListener("click", () => {
