@@ -36,6 +36,7 @@ MODES: dict[str, dict[str, Any]] = {
 }
 COLOURS = 128
 SCALE = 0.75
+TIMEOUT_MS = 180_000  # of a page; other work may load the machine
 
 
 def main() -> None:
@@ -133,6 +134,7 @@ def _take(base: str, out: Path) -> None:
         host = _json(page, f"{base}/c/birds/hosts.json")["hosts"][0]["host"]
         for mode, options in MODES.items():
             context = browser.new_context(**options)
+            context.set_default_timeout(TIMEOUT_MS)
             shown = context.new_page()
             for name, path in _pages(url, host).items():
                 shown.goto(f"{base}{path}", wait_until="domcontentloaded")

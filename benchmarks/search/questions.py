@@ -4,9 +4,10 @@
     python benchmarks/search/questions.py report NAME.json ...
 
 `run` crawls and indexes the whole web into FOLDER (WEB may be a collection, too), asks all questions and writes the
-keys found; it uses only the API of `Searcher`, so that it also runs with an earlier version. `report` compares such files, the first of which is the
-baseline of the tests; plain BM25 comes from the first file. Questions are made from titles, first sentences and
-headings; those written by hand (hand_questions.toml) are reported apart: choose no weight by them.
+keys found; it uses only the API of `Searcher`, so that it also runs with an earlier version. `report` compares such
+files, the first of which is the baseline of the tests; plain BM25 comes from the first file. Questions are made from
+titles, first sentences and headings; those written by hand (hand_questions.toml) are reported apart: choose no weight
+by them.
 """
 
 import argparse
