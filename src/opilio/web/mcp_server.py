@@ -257,6 +257,10 @@ def _add_reading_tools(server: "MCPServer[Any]", tools: McpTools) -> None:
     from pydantic import Field
 
     collection_name = Annotated[str, Field(description="Name of a collection; not needed if there is only one.")]
+    page_url = Annotated[str, Field(description="URL of a page, as search and passages return it.")]
+    which_pages = Annotated[
+        bool | None, Field(description="true: only pages judged relevant to the topic; false: only others; null: all.")
+    ]
     reading = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 
     @server.tool(annotations=reading)
@@ -268,13 +272,15 @@ def _add_reading_tools(server: "MCPServer[Any]", tools: McpTools) -> None:
     @server.tool(annotations=reading)
     @_tool_errors()
     def search(
-        query: Annotated[str, Field(description='Words, "phrases", -excluded words.')],
+        query: Annotated[str, Field(description='Words or a question; "phrases" and -excluded words are possible.')],
         collection: Annotated[str, Field(description="Name of a collection; empty: all.")] = "",
         limit: Annotated[int, Field(description="Hits per page of results, at most 50.")] = 10,
         page: Annotated[int, Field(description="Which page of results.")] = 1,
-        relevant: Annotated[bool | None, Field(description="Only pages judged relevant, or only others.")] = None,
+        relevant: which_pages = None,
     ) -> dict[str, Any]:
-        """Search the pages. Returns URLs with titles, snippets and the URI of the page as a resource."""
+        """Find pages about something. Returns URLs with titles and snippets, best first.
+
+        To answer a question use passages, to read a hit use page."""
         return tools.search(query, collection, limit, page, relevant)
 
     @server.tool(annotations=reading)
@@ -283,20 +289,22 @@ def _add_reading_tools(server: "MCPServer[Any]", tools: McpTools) -> None:
         query: Annotated[str, Field(description="A question or words.")],
         collection: Annotated[str, Field(description="Name of a collection; empty: all.")] = "",
         limit: Annotated[int, Field(description="Number of passages, at most 50.")] = 8,
-        relevant: Annotated[bool | None, Field(description="Only pages judged relevant, or only others.")] = None,
+        relevant: which_pages = None,
     ) -> dict[str, Any]:
         """Find the passages that answer a question, each with a citation of its page. Cite it in the answer."""
         return tools.passages(query, collection, limit, relevant)
 
     @server.tool(annotations=reading, structured_output=False)
     @_tool_errors()
-    def page(url: str, collection: collection_name = "") -> str:
-        """Read a stored page as Markdown, with its metadata as front matter."""
+    def page(url: page_url, collection: collection_name = "") -> str:
+        """Read a stored page as Markdown, with its metadata as front matter. Nothing is fetched from the web."""
         return tools.page(url, collection)
 
     @server.tool(annotations=reading)
     @_tool_errors()
-    def why(url: str, collection: collection_name = "") -> dict[str, Any]:
+    def why(
+        url: Annotated[str, Field(description="Any URL, of a stored page or not.")], collection: collection_name = ""
+    ) -> dict[str, Any]:
         """Explain why a URL was fetched, skipped or kept: links to it, scores, responses, verdict."""
         return tools.why(url, collection)
 
@@ -308,11 +316,12 @@ def _add_writing_tools(server: "MCPServer[Any]", tools: McpTools) -> None:
     @server.tool(annotations=ToolAnnotations(destructive_hint=False, idempotent_hint=True, open_world_hint=False))
     @_tool_errors()
     def label(
-        url: str,
+        url: Annotated[str, Field(description="URL of a stored page.")],
         relevant: Annotated[bool | None, Field(description="True, false, or null to remove the label.")],
         collection: Annotated[str, Field(description="Name of a collection; not needed if there is only one.")] = "",
     ) -> dict[str, Any]:
-        """Label a stored page as relevant or not. The crawl learns from labels."""
+        """Label a stored page as relevant to the topic of its collection, or not, as the user says. The crawl learns from
+        labels."""
         return tools.label(url, relevant, collection)
 
     if not tools.options.allow_crawl:
@@ -325,7 +334,9 @@ def _add_writing_tools(server: "MCPServer[Any]", tools: McpTools) -> None:
         seeds: Annotated[
             list[str], Field(description="URLs to start from; empty: the configured search engines are queried.")
         ],
-        pages: Annotated[int, Field(description="Stop after this many pages.")] = DEFAULT_CRAWL_PAGES,
+        pages: Annotated[
+            int, Field(description=f"Stop after this many pages, at most {MAX_CRAWL_PAGES}.")
+        ] = DEFAULT_CRAWL_PAGES,
     ) -> dict[str, Any]:
         """Start a crawl into a new collection. Returns at once; status shows the progress."""
         return tools.crawl(topic, seeds, pages)
