@@ -320,8 +320,7 @@ def _add_writing_tools(server: "MCPServer[Any]", tools: McpTools) -> None:
         relevant: Annotated[bool | None, Field(description="True, false, or null to remove the label.")],
         collection: Annotated[str, Field(description="Name of a collection; not needed if there is only one.")] = "",
     ) -> dict[str, Any]:
-        """Label a stored page as relevant to the topic of its collection, or not, as the user says. The crawl learns from
-        labels."""
+        """Label a stored page as relevant to the topic, or not, as the user says. The crawl learns from labels."""
         return tools.label(url, relevant, collection)
 
     if not tools.options.allow_crawl:
