@@ -257,10 +257,9 @@ def _add_reading_tools(server: "MCPServer[Any]", tools: McpTools) -> None:
     from pydantic import Field
 
     collection_name = Annotated[str, Field(description="Name of a collection; not needed if there is only one.")]
+    any_url = Annotated[str, Field(description="Any URL, of a stored page or not.")]
     page_url = Annotated[str, Field(description="URL of a page, as search and passages return it.")]
-    which_pages = Annotated[
-        bool | None, Field(description="true: only pages judged relevant to the topic; false: only others; null: all.")
-    ]
+    which_pages = Annotated[bool | None, Field(description="true: only relevant pages; false: only others; null: all.")]
     reading = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 
     @server.tool(annotations=reading)
@@ -278,9 +277,7 @@ def _add_reading_tools(server: "MCPServer[Any]", tools: McpTools) -> None:
         page: Annotated[int, Field(description="Which page of results.")] = 1,
         relevant: which_pages = None,
     ) -> dict[str, Any]:
-        """Find pages about something. Returns URLs with titles and snippets, best first.
-
-        To answer a question use passages, to read a hit use page."""
+        """Find pages, best first: URLs, titles, snippets. To answer a question use passages, to read a hit use page."""
         return tools.search(query, collection, limit, page, relevant)
 
     @server.tool(annotations=reading)
@@ -302,9 +299,7 @@ def _add_reading_tools(server: "MCPServer[Any]", tools: McpTools) -> None:
 
     @server.tool(annotations=reading)
     @_tool_errors()
-    def why(
-        url: Annotated[str, Field(description="Any URL, of a stored page or not.")], collection: collection_name = ""
-    ) -> dict[str, Any]:
+    def why(url: any_url, collection: collection_name = "") -> dict[str, Any]:
         """Explain why a URL was fetched, skipped or kept: links to it, scores, responses, verdict."""
         return tools.why(url, collection)
 
