@@ -42,7 +42,8 @@ _DROPPED_HEADERS = frozenset(
     """content-encoding content-length transfer-encoding connection keep-alive set-cookie content-security-policy
     strict-transport-security link refresh""".split()
 )
-_QUIET_CHECKS, _CHECK_S = 4, 0.1  # the page is ready when no request is in flight for this long
+_QUIET_CHECKS = 4  # the page is ready when no request is in flight at so many checks in a row
+_WAIT = "() => new Promise(done => requestAnimationFrame(() => setTimeout(done, 100)))"
 # Scroll to the end, and click on a button that promises more.
 _ASK_FOR_MORE = """() => {
   window.scrollTo(0, document.documentElement.scrollHeight);
@@ -93,7 +94,8 @@ class _Visit:
             return
         if request.frame.parent_frame is None:
             self.targets.append(request.url)
-        await route.abort()
+        # As if the user had stopped it: the page stays, while after a failure Chromium shows a page of its own.
+        await route.abort("aborted")
 
 
 class ChromiumBrowser:
@@ -167,11 +169,11 @@ class ChromiumBrowser:
 
     async def _run_scripts(self, page: "Page", visit: _Visit) -> None:
         await page.goto(visit._fetched.url, wait_until="domcontentloaded", timeout=self._limits.timeout_s * 1000)
-        await _settle(visit)
+        await _settle(page, visit)
         for _ in range(self._limits.scrolls):
             before = await page.evaluate(_SIZE)
             await page.evaluate(_ASK_FOR_MORE)
-            await _settle(visit)
+            await _settle(page, visit)
             if await page.evaluate(_SIZE) <= before:
                 break
 
@@ -183,11 +185,14 @@ class ChromiumBrowser:
         return html.encode("utf-8", "replace")[: self._limits.dom_bytes] + links.encode("utf-8", "replace")
 
 
-async def _settle(visit: _Visit) -> None:
-    """Wait until no request is in flight for a while."""
+async def _settle(page: "Page", visit: _Visit) -> None:
+    """Wait until no request is in flight for a while.
+
+    The page itself measures the time: on a busy machine its scripts are late, and so is its timer.
+    """
     quiet = 0
     while quiet < _QUIET_CHECKS:
-        await asyncio.sleep(_CHECK_S)
+        await page.evaluate(_WAIT)
         quiet = 0 if visit.in_flight else quiet + 1
 
 
