@@ -42,7 +42,7 @@ _DROPPED_HEADERS = frozenset(
     """content-encoding content-length transfer-encoding connection keep-alive set-cookie content-security-policy
     strict-transport-security link refresh""".split()
 )
-_QUIET_CHECKS = 4  # the page is ready when no request is in flight at so many checks in a row
+_QUIET_CHECKS = 4  # checks in a row without a request in flight after which a page is ready
 _WAIT = "() => new Promise(done => requestAnimationFrame(() => setTimeout(done, 100)))"
 # Scroll to the end, and click on a button that promises more.
 _ASK_FOR_MORE = """() => {
