@@ -147,7 +147,7 @@ class World:
         while not self.problems and reason != FINISHED and not self.is_damaged:
             fault = faults.pop(0) if faults else Fault()
             reason, folder = self._live(folder, fault)
-            self._now += 1000.0 if reason.startswith("every host") else 0.0
+            self._now += 1000.0 if "every host left has to wait" in reason else 0.0
             if self.lives > MAX_LIVES:
                 self._report("the crawl does not finish")
         if not self.problems and not self.is_damaged:
