@@ -4,13 +4,16 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from checks.costly_pages import URL, CostlyAnalyzer
 from checks.killing import still_alive
-from checks.small_webs import SmallWeb, crawl, grid, served, settings_for, stored
+from checks.small_webs import PATIENCE_S, SmallWeb, crawl, grid, served, settings_for, stored
+from opilio.core.records import FetchResult, Lead
 from opilio.engine.workers import pool
 from opilio.manage.verify import verify
 
@@ -126,3 +129,25 @@ def test_worker_that_ends_while_it_is_connected_is_replaced(tmp_path: Path, monk
     monkeypatch.setattr(pool.WorkerPool, "_spawn_worker", lost_early)
     crawled(tmp_path / "c")
     assert len(early) == VICTIMS
+
+
+def test_pages_of_a_worker_that_is_not_replaced_go_to_the_others(tmp_path: Path) -> None:
+    """After too many failed starts a worker is given up; what it was to analyze must not wait for ever."""
+
+    async def run() -> list[str]:
+        workers = pool.WorkerPool(partial(CostlyAnalyzer, str(tmp_path)), 2)  # type: ignore[arg-type]
+        await workers.start()
+        workers._startup_failures = pool.MAX_STARTUP_FAILURES
+        jobs = [
+            (Lead(url=f"{URL}{n}", key=int(n), host="a.example"), FetchResult(url=f"{URL}{n}", status=200))
+            for n in "12"
+        ]
+        analyses = [asyncio.ensure_future(workers.analyze(*job)) for job in jobs]
+        await asyncio.sleep(0)
+        workers.processes[1].kill()
+        try:
+            return [analysis.title for analysis in await asyncio.wait_for(asyncio.gather(*analyses), PATIENCE_S)]
+        finally:
+            await workers.close()
+
+    assert len(asyncio.run(run())) == 2

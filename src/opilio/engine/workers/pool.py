@@ -307,7 +307,8 @@ class WorkerPool:
             for update in self._latest_updates.values():
                 worker.send(update)
             self._add_worker(worker)
-            self._drain_backlog()
+        # Without a replacement its pages go to the other workers.
+        self._drain_backlog()
 
     def _blame(self, pending: PendingJob, exit_code: int | None) -> None:
         """Count the death of a worker against the page it was analyzing, and fail the page if that was enough."""
