@@ -101,6 +101,22 @@ def test_subtopics_are_the_same_when_made_again() -> None:
     assert cluster_pages(pages) == cluster_pages(pages)
 
 
+def test_pages_with_different_words_of_similar_meaning_are_one_subtopic() -> None:
+    """Each page shares two words with the next one of its kind only: words alone would join neighbours, not kinds."""
+    kinds = ("heron egret stork pelican sparrow finch robin thrush", "copper zinc nickel cobalt lead tin iron silver")
+    pages, kind_of = [], []
+    for number, kind in enumerate(kinds):
+        names = kind.split()
+        for first in range(len(names)):
+            pages.append(words(" ".join((names * 2)[first : first + 3])))
+            kind_of.append(number)
+    classifier = SubtopicClassifier(cluster_pages(pages))
+    found = [classifier.classify(page) for page in pages]
+    for kind in set(kind_of):
+        assert len({name for name, number in zip(found, kind_of, strict=True) if number == kind}) == 1
+    assert len(set(found)) == len(kinds)
+
+
 def test_pages_that_come_later_join_a_subtopic_and_the_facet_counts_them(tmp_path: Path) -> None:
     every = sheets(KINDS, 16)
     folder = store(tmp_path / "c", [s for s in every if int(s.url.rpartition("/")[2]) < 15])

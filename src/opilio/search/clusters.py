@@ -1,8 +1,8 @@
 """What the index derives from all pages of a collection: subtopics, and the authority of pages.
 
-Subtopics (S0-F1): relevant pages clustered by their words, and named by the words that distinguish a cluster. Spherical
-k-means over tf·idf of each page's most frequent stems; title and headings count more. Deterministic: the same pages
-give the same subtopics, whatever order they came in.
+Subtopics (S0-F1): relevant pages clustered by their words and what these mean, and named by the words that distinguish
+a cluster. Spherical k-means over tf·idf of each page's most frequent stems, and the sum of their vectors; title and
+headings count more. Deterministic: the same pages give the same subtopics, whatever order they came in.
 
 Authority: PageRank over the links between the pages. Links within a host count less: that a site links its own pages to
 each other is no recommendation.
@@ -27,13 +27,15 @@ from opilio.text.languages import StemFunction, language_code, make_normalizer, 
 from opilio.text.term_arrays import load_default_idf
 from opilio.text.tokens import is_short_word, tokenize
 from opilio.text.vocabulary import term_id
+from opilio.text.word_vectors import DIMENSIONS, load_surface_vectors
 
 MIN_PAGES = 12  # fewer pages are not clustered
 MAX_SAMPLE_PAGES = 3_000  # pages that determine the centroids; all pages are assigned to them
 MAX_VOCABULARY = 3_000
 MAX_DOCUMENT_SHARE = 0.4  # words on more pages distinguish none
 MIN_CLUSTER_PAGES = 3  # smaller clusters are dropped
-MAX_CENTROID_STEMS = 120
+MAX_CENTROID_STEMS = 400
+MEANING_WEIGHT = 0.25  # of the vectors of stems, beside the stems themselves; measured in docs/lab/meaning.md
 MAX_CLUSTERS = 16
 RESTARTS, MAX_ITERATIONS = 4, 25
 MIN_SIMILARITY = 0.08  # cosine below which a page has no subtopic
@@ -101,11 +103,14 @@ def cluster_pages(
     if len(stems) < 2:
         return []
     matrix = _matrix(sample, stems, rarity)
-    centroids = _best_means(matrix, _cluster_count(len(sample)), np.random.default_rng(seed))
-    assigned = (matrix @ centroids.T).argmax(axis=1)
+    meanings = _meanings([spellings[stem] for stem in stems])
+    points = _unit(np.hstack((matrix, matrix @ meanings)))
+    centroids = _best_means(points, _cluster_count(len(sample)), np.random.default_rng(seed))
+    assigned = (points @ centroids.T).argmax(axis=1)
     groups = [np.flatnonzero(assigned == number) for number in range(len(centroids))]
     kept = sorted((g for g in groups if len(g) >= MIN_CLUSTER_PAGES), key=lambda g: (-len(g), int(g[0])))
-    return _named(spellings, list(stems), rarity, matrix, kept)
+    weights = [_stem_weights(points[group].mean(axis=0), meanings) * rarity for group in kept]
+    return _named(spellings, list(stems), weights, matrix, kept)
 
 
 def _cluster_count(pages: int) -> int:
@@ -139,6 +144,25 @@ def _matrix(pages: Sequence[Sequence[StemCount]], stems: Mapping[str, int], rari
             if place is not None:
                 matrix[row, place] = _damped(word.count)
     return _unit(matrix * rarity)
+
+
+def _meanings(words: Sequence[str]) -> Matrix:
+    """The vector of each word, without the mean of all of them; zeros for an unknown word."""
+    table = load_surface_vectors()
+    rows = table.rows(np.array([term_id(word) for word in words], dtype=np.uint32))
+    known = np.flatnonzero(rows >= 0)
+    vectors = np.zeros((len(words), DIMENSIONS), dtype=np.float32)
+    if len(known):
+        vectors[known] = table.vectors(rows[known], np.ones(len(known)))
+        vectors[known] -= vectors[known].mean(axis=0)
+    return MEANING_WEIGHT * vectors
+
+
+def _stem_weights(mean: Matrix, meanings: Matrix) -> Matrix:
+    """What each stem of a page adds to its similarity to a cluster: by itself, and by its meaning."""
+    centroid = _unit(mean[None, :])[0]
+    weights: Matrix = centroid[: len(meanings)] + meanings @ centroid[len(meanings) :]
+    return weights
 
 
 def _unit(matrix: Matrix) -> Matrix:
@@ -178,7 +202,11 @@ def _means(matrix: Matrix, centroids: Matrix) -> Matrix:
 
 
 def _named(
-    spellings: Mapping[str, str], order: Sequence[str], rarity: Matrix, matrix: Matrix, groups: Sequence[IntArray]
+    spellings: Mapping[str, str],
+    order: Sequence[str],
+    weights: Sequence[Matrix],
+    matrix: Matrix,
+    groups: Sequence[IntArray],
 ) -> list[SubtopicCentroid]:
     """Each group with its distinctive words and a unique name. `order`: the stems, as in the matrix."""
     means = _unit(np.array([matrix[group].mean(axis=0) for group in groups], dtype=np.float32))
@@ -191,9 +219,10 @@ def _named(
         words = [spellings[order[place]] for place in np.argsort(-apart, kind="stable")[:12] if apart[place] > 0]
         name = _name(words, taken)
         taken.add(name)
-        heavy = np.argsort(-mean, kind="stable")[:MAX_CENTROID_STEMS]
-        weights = {order[place]: round(float(mean[place] * rarity[place]), 5) for place in heavy if mean[place] > 0}
-        centroids.append(SubtopicCentroid(name, tuple(words), weights))
+        own = weights[number]
+        heavy = np.argsort(-np.abs(own), kind="stable")[:MAX_CENTROID_STEMS]
+        kept = {order[place]: round(float(own[place]), 5) for place in heavy if own[place]}
+        centroids.append(SubtopicCentroid(name, tuple(words), kept))
     return centroids
 
 
