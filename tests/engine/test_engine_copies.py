@@ -7,7 +7,7 @@ import pytest
 from checks.engines import PageFetcher, html, plain_tree, run_engine
 from checks.small_webs import BIRDS, HTML, SmallWeb, crawl, page, rows, served, settings_for, stored, word
 from opilio.core.records import FetchResult
-from opilio.engine.outgoing import MAX_COPIES_FOLLOWED
+from opilio.engine.discovered_urls import MAX_COPIES_FOLLOWED
 from opilio.fetch.decoding import RecordedResponse
 from opilio.manage.pages import PageTable
 from opilio.manage.why import why

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from checks.small_webs import BIRDS, TRAINS, SmallWeb, crawl, page, robots, rows, served, settings_for, stored, word
-from opilio.engine.outgoing import MAX_URLS_PER_HOST
+from opilio.engine.discovered_urls import MAX_URLS_PER_HOST
 from opilio.fetch.decoding import RecordedResponse
 
 ROOT = "http://a.example/"

@@ -13,8 +13,8 @@ from opilio.core.protocols import DuplicateDetector, Frontier, LinkScorer
 from opilio.core.records import HostLease, Lead, Outcome, PageChange
 from opilio.core.urls import host_of
 from opilio.engine.commands import LabelInbox
+from opilio.engine.discovered_urls import AliasFinder, OutgoingLeads, SiteDiscovery
 from opilio.engine.learning import LearnerGroup
-from opilio.engine.outgoing import AliasFinder, OutgoingLeads, SiteDiscovery
 from opilio.engine.politeness.robots import RobotsRules
 from opilio.engine.politeness.traps import UrlFilter, save_given_up
 from opilio.engine.revisit.outcomes import RevisitOutcomes, StoredPages

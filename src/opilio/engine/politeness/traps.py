@@ -17,7 +17,7 @@ from opilio.core.events import TrapFound
 from opilio.core.scope import ScopeSettings, UrlScope
 from opilio.core.settings import Settings
 from opilio.core.urls import host_of
-from opilio.engine.politeness.yields import GivenUpPlace, YieldMonitor
+from opilio.engine.politeness.waste_control import GivenUpPlace, YieldMonitor
 from opilio.frontier.policy import refuse_nothing
 from opilio.frontier.sqlite.queries import accepted_urls
 from opilio.store.collection import Collection

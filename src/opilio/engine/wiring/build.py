@@ -18,9 +18,9 @@ from opilio.core.settings import Settings
 from opilio.dedup import StoredDuplicateDetector
 from opilio.engine.commands import CommandInbox, CommandTargets
 from opilio.engine.commit import BatchCommitter, CommitTargets
+from opilio.engine.discovered_urls import SiteDiscovery
 from opilio.engine.in_flight import LeaseSize
 from opilio.engine.loop import Engine, EngineParts
-from opilio.engine.outgoing import SiteDiscovery
 from opilio.engine.politeness.host_gate import AddressResolver, HostGate, HostThrottle
 from opilio.engine.politeness.robots import RobotsRules
 from opilio.engine.politeness.traps import UrlFilter, build_url_filter

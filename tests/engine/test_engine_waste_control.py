@@ -9,7 +9,7 @@ from opilio.core.events import Event, TrapFound, TrapRetried
 from opilio.core.records import Analysis, FetchResult, Lead, Outcome, UrlState, Verdict, url_key
 from opilio.core.urls import host_of
 from opilio.engine.politeness.traps import load_given_up, save_given_up
-from opilio.engine.politeness.yields import GivenUpPlace, YieldLimits, YieldMonitor, places_of
+from opilio.engine.politeness.waste_control import GivenUpPlace, YieldLimits, YieldMonitor, places_of
 from opilio.frontier.memory import MemoryFrontier
 from opilio.frontier.policy import FrontierPolicy
 from opilio.lab.experiments.traps import TrapOptions, run_trap_case
