@@ -230,7 +230,7 @@ def test_name_that_leads_home_is_reported_and_so_is_a_missing_contact(tmp_path: 
     done = opilio("crawl", "wrens", "--seed", SEED, "--set", home, "--workers", 0, "--into", tmp_path / "c")
     contact, _, seed = done.stderr.splitlines()
     assert (done.returncode, "politeness.contact=URL" in contact) == (3, True)
-    assert seed == f"seed {SEED}: private-address: only --allow-private lets it be asked"
+    assert seed == f"seed {SEED}: private-address: needs --allow-private (cloud metadata is always refused)"
 
 
 def test_private_addresses_are_refused_again_when_a_resumed_crawl_says_so(tmp_path: Path) -> None:

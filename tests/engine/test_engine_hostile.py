@@ -150,7 +150,7 @@ def test_private_seed_is_refused_unless_it_is_allowed(url: str, proxy: str) -> N
 @pytest.mark.parametrize(
     ("target", "reason"),
     [
-        ("http://10.0.0.1/x", "private-address: only --allow-private lets it be asked"),
+        ("http://10.0.0.1/x", "private-address: needs --allow-private (cloud metadata is always refused)"),
         ("http://169.254.169.254/x", "private-address: cloud metadata is never requested"),
         ("http://[fd00:ec2::254]/x", "private-address: cloud metadata is never requested"),
     ],

@@ -19,7 +19,7 @@ from opilio.core.events import PagesLost
 from opilio.core.settings import FetchSettings
 from opilio.core.urls import host_of
 from opilio.dedup import StoredDuplicateDetector
-from opilio.engine.politeness.host_gate import PRIVATE_ADDRESS_REASON
+from opilio.engine.politeness.host_gate import EARLIER_PRIVATE_ADDRESS_REASON, PRIVATE_ADDRESS_REASON
 from opilio.engine.politeness.robots import PRIVATE_ADDRESS
 from opilio.frontier.postgres.frontier import open_frontier
 from opilio.frontier.schema import DONE
@@ -196,4 +196,5 @@ def retry_unreachable(collection: Collection, frontier: ClaimableFrontier, fetch
         met = _decode_reachability(row.rules)
         if not met.asked and (reaches_private if met.why == PRIVATE_ADDRESS else row.expires_at > now):
             delete_robots(db, row.origin)
-            frontier.reopen_host(host_of(row.origin), PRIVATE_ADDRESS_REASON, now)
+            for reason in (PRIVATE_ADDRESS_REASON, EARLIER_PRIVATE_ADDRESS_REASON):
+                frontier.reopen_host(host_of(row.origin), reason, now)

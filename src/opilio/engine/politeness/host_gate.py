@@ -183,7 +183,9 @@ def _put_bounded(kept: dict[str, V], key: str, value: V) -> None:
 
 MAX_CACHED_ROBOTS_BYTES = 16 << 20  # rules in memory; others are read from the collection again
 MAX_THROTTLE_WAIT_S = 0.5  # a visit that would wait longer releases its connection and is tried again
-PRIVATE_ADDRESS_REASON = f"{PRIVATE_ADDRESS}: only --allow-private lets it be asked"
+PRIVATE_ADDRESS_REASON = f"{PRIVATE_ADDRESS}: needs --allow-private (cloud metadata is always refused)"
+# As earlier versions stored it.
+EARLIER_PRIVATE_ADDRESS_REASON = f"{PRIVATE_ADDRESS}: only --allow-private lets it be asked"
 METADATA_ADDRESS_REASON = f"{PRIVATE_ADDRESS}: cloud metadata is never requested"
 ALL_ALLOWED = RobotsRules(expires_at=inf)
 
