@@ -10,6 +10,7 @@ from opilio.seeds.finder import (
     answering_engines,
     join_seed_lists,
     merge_answers,
+    order_by_meaning,
     similarity_key,
     vote_priority,
 )
@@ -177,3 +178,22 @@ def test_priority_never_falls_when_votes_grow(answers: list[EngineAnswer]) -> No
         assert seed.priority == vote_priority(len(seed.sources), len(voters))
     assert [s.priority for s in seeds] == sorted(s.priority for s in seeds)
     assert set(map(str, merge_answers(answers, "all"))) <= set(map(str, merge_answers(answers, "any")))
+
+
+def test_seeds_of_equal_votes_are_ordered_by_place_and_meaning() -> None:
+    def seed(name: str, priority: int, votes: int = 1) -> Seed:
+        return Seed(url=f"https://en.example/{name}", priority=priority, sources=("a", "b")[:votes])
+
+    found = [seed("Rail_transport", 3), seed("Heron", 3), seed("Sparrow_%28bird%29.html", 3), seed("Tax_law", 3)]
+    first = [seed("Steel", 1, 2), seed("Bank_account", 3, 2)]
+    ordered = order_by_meaning([*first, *found], "birds: plumage, nests and eggs")
+    # Priorities and votes come first, whatever the words.
+    assert ordered[:2] == first
+    assert [s.url.rpartition("/")[2] for s in ordered[2:4]] == ["Sparrow_%28bird%29.html", "Heron"]
+    assert sorted(ordered, key=lambda s: s.url) == sorted([*first, *found], key=lambda s: s.url)
+
+
+def test_order_by_meaning_keeps_the_order_of_urls_without_known_words() -> None:
+    found = [Seed(url=f"https://en.example/{n}", priority=3, sources=("a",)) for n in range(4)]
+    assert order_by_meaning(found, "") == found
+    assert order_by_meaning([], "birds") == []

@@ -20,14 +20,19 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal
+from urllib.parse import unquote, urlsplit
 
 import msgspec
+import numpy as np
 
 from opilio.core.clock import Clock
 from opilio.core.files import write_atomically
 from opilio.core.protocols import SeedSource
 from opilio.core.records import EngineAnswer, Failure, Seed
 from opilio.core.urls import canonicalize_url
+from opilio.text.tokens import tokenize
+from opilio.text.vocabulary import term_id
+from opilio.text.word_vectors import Vectors, WordVectors, load_surface_vectors
 
 _answers_decoder = msgspec.msgpack.Decoder(tuple[EngineAnswer, ...])
 # Files that are kept beyond the day: an engine may ask for a month.
@@ -156,6 +161,7 @@ def _write(path: Path, data: bytes) -> None:
 
 Agreement = Literal["any", "two", "all"]
 HIGH_PRIORITY, MEDIUM_PRIORITY, LOW_PRIORITY = 1, 2, 3
+FUSION_PLACES = 20  # of reciprocal rank fusion: the larger, the less the first places count
 
 _INDEX_PAGE = re.compile(r"(?:^|(?<=/))(?:index|default)\.(?:html?|php|aspx?|jsp)$", re.IGNORECASE)
 _SITE_ALIAS = re.compile(r"(?:^|(?<=\.))(?:www|m|mobile)\.(?=[^.]+\.)")
@@ -218,6 +224,27 @@ def merge_answers(answers: Sequence[EngineAnswer], agree: Agreement = "any", gen
 def answering_engines(answers: Iterable[EngineAnswer]) -> list[str]:
     """The engines that answered, in order; an engine that is reached in two ways counts once."""
     return list(dict.fromkeys(a.voter for a in answers if a.has_answered and not a.fixed_priority))
+
+
+def order_by_meaning(seeds: Sequence[Seed], topic: str) -> list[Seed]:
+    """Seeds of equal priority and votes by their place and by the similarity of their URL's last part to a topic.
+
+    Priorities stay (S0-11). Measured in docs/lab/seeds.md.
+    """
+    words = load_surface_vectors()
+    direction = _direction(words, topic)
+    names = [unquote(unquote(urlsplit(seed.url).path.rstrip("/").rpartition("/")[2])) for seed in seeds]
+    nearest = sorted(range(len(seeds)), key=lambda at: -float(_direction(words, names[at]) @ direction))
+    worth = [1.0 / (FUSION_PLACES + place) for place in range(len(seeds))]
+    for place, at in enumerate(nearest):
+        worth[at] += 1.0 / (FUSION_PLACES + place)
+    order = sorted(range(len(seeds)), key=lambda at: (seeds[at].priority, -len(seeds[at].sources), -worth[at]))
+    return [seeds[at] for at in order]
+
+
+def _direction(words: WordVectors, text: str) -> Vectors:
+    terms = {term_id(word) for word in tokenize(text.replace("_", " "))}
+    return words.mean(np.array(sorted(terms), dtype=np.uint32))
 
 
 def join_seed_lists(lists: Iterable[Sequence[Seed]]) -> list[Seed]:

@@ -32,6 +32,7 @@ from opilio.seeds.finder import (
     find_irrelevant_seeds,
     find_seeds,
     join_found,
+    order_by_meaning,
 )
 from opilio.seeds.queries import count_query_words, off_topic_queries
 from opilio.seeds.url_lists import FailingSource
@@ -202,7 +203,10 @@ async def _find_for_all_agents(settings: Settings) -> tuple[Settings, FoundSeeds
 
 async def _find_allowed_seeds(settings: Settings, request: SeedRequest) -> FoundSeeds:
     found = await find_configured_seeds(settings, request)
-    return msgspec.structs.replace(found, seeds=tuple(seed for seed in found.seeds if is_allowed_seed(settings, seed)))
+    topic = settings.topic
+    allowed = [seed for seed in found.seeds if is_allowed_seed(settings, seed)]
+    ordered = order_by_meaning(allowed, " ".join((request.query, topic.description, *topic.keywords)))
+    return msgspec.structs.replace(found, seeds=tuple(ordered))
 
 
 def no_results_message(found: FoundSeeds, request: SeedRequest) -> str:
