@@ -21,10 +21,11 @@ from checks.learning_webs import (
     mixed_web,
     restored,
 )
+from checks.link_visits import found, url_of
 from checks.small_webs import BIRDS, CONTEXT, TOPIC, SmallWeb, crawl, known, page, redirect, rows, served, stored, word
 from opilio.core.clock import VirtualClock
 from opilio.core.events import BatchCommitted, Event
-from opilio.core.records import url_key
+from opilio.core.records import Analysis, FetchResult, Outcome, Verdict, url_key
 from opilio.engine.commit import BatchCommitter
 from opilio.engine.link_memory import CommitteeLearner
 from opilio.engine.link_scoring import CommitteeLinkScorer
@@ -38,7 +39,23 @@ from opilio.manage.verify import verify
 from opilio.methods.attributes.link_scoring import AttributesLinkScorer
 from opilio.store import run_tables
 from opilio.store.collection import Collection
+from opilio.testing.conformance import check_learner, lead_to
 from opilio.topic.setup import resolve_settings
+
+
+def test_committee_is_a_learner() -> None:
+    def make() -> CommitteeLearner:
+        committee = Committee(CommitteeOptions(capacity=200))
+        for at in range(4):
+            found(committee, 1000 + at, [5 * at + place + 1 for place in range(5)])
+        return CommitteeLearner(committee, Collection.in_memory())
+
+    def visit(number: int) -> Outcome:
+        analysis = Analysis(verdict=Verdict(score=0.5, relevant=number % 2 == 0))
+        lead = msgspec.structs.replace(lead_to(url_of(number)), key=number)
+        return Outcome(lead=lead, fetched=FetchResult(url=lead.url, status=200), analysis=analysis)
+
+    check_learner(make, [visit(number) for number in range(1, 21)])
 
 
 @pytest.mark.parametrize("after", [1, 7, 23])

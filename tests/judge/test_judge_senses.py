@@ -5,9 +5,9 @@ import pytest
 
 from opilio.core.errors import TopicError
 from opilio.core.records import Analysis, FetchResult, Lead, Outcome, Verdict
-from opilio.judge.senses import ContextJudge, SenseJudge
+from opilio.judge.senses import ContextJudge, SenseJudge, WordCompany
 from opilio.judge.similarity import CosineJudge
-from opilio.testing.conformance import check_judge, reading_of, terms_of
+from opilio.testing.conformance import check_judge, check_learner, lead_to, reading_of, terms_of
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.page_terms import PageTerms
 from opilio.topic.topic import OTHER_SENSE, ContextRule
@@ -36,6 +36,12 @@ def birds() -> ContextJudge:
 
 def test_wrapped_judges_pass_the_checks() -> None:
     check_judge(birds)
+
+
+def test_learned_company_is_a_learner() -> None:
+    samples = [np.array([at, at % 3], dtype=np.uint32).tobytes() for at in range(60)]
+    pages = [Analysis(verdict=Verdict(score=0.5, relevant=at % 2 == 0), sample_terms=s) for at, s in enumerate(samples)]
+    check_learner(WordCompany, [Outcome(lead=lead_to(), fetched=FetchResult(url=""), analysis=page) for page in pages])
 
 
 def test_any_context_word_puts_the_page_aside_s3_09() -> None:

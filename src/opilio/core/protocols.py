@@ -1,6 +1,7 @@
 """The protocols between the stages of a crawl. Computation is synchronous; network access is asynchronous.
 
-Each protocol has a conformance suite in `opilio.testing`. `BaseLearner` is the base of those that learn with a journal.
+`opilio.testing` has conformance suites for most of them (docs/plugins.md). `BaseLearner` is the base of those that
+learn with a journal.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -133,8 +134,8 @@ class OnlineLearner(Protocol):
 class Learns(OnlineLearner, Protocol):
     """A learner with a journal: what it learns from a visit is a lesson, stored with the visit.
 
-    A crawl that was killed applies the lessons behind the last snapshot again. `core.learner.BaseLearner` has defaults
-    for all but the lessons and the state.
+    A crawl that was killed applies the lessons behind the last snapshot again. `BaseLearner` has defaults for all but
+    the lessons and the state.
     """
 
     @property

@@ -157,8 +157,8 @@ class CommitteeLearner(BaseLearner):
             self._expected_relevant = self.yield_estimate.expected
 
     def worker_state(self) -> bytes:
-        """Nothing: the committee scores links in the writing process."""
-        return b""
+        """Its snapshot. No worker asks for it: the committee scores links in the writing process."""
+        return self.snapshot()
 
     def make_lesson(self, outcomes: Sequence[Outcome]) -> bytes:
         """The lesson of these visits. A redirected link stays in the pool under its target, which is still queued."""
@@ -177,7 +177,7 @@ class CommitteeLearner(BaseLearner):
         return msgspec.msgpack.encode(lessons) if lessons else b""
 
     def apply_lesson(self, lesson: bytes) -> None:
-        lessons = _decode_lessons(lesson)
+        lessons = _decode_lessons(lesson) if lesson else []
         self.committee.apply_lessons(*lessons)
         for one in lessons:
             if one.queued_score >= 0.0:
