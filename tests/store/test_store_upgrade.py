@@ -1,11 +1,14 @@
 """Collections made by the version before: opened, read, resumed. `collections/version2.tar.xz` was made by it."""
 
 import asyncio
+import sqlite3
 import tarfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from checks.store_checks import visited
 from opilio.core.protocols import Database
 from opilio.core.records import Tier
 from opilio.engine.wiring.session import resume_crawl
@@ -17,6 +20,7 @@ from opilio.manage.why import why
 from opilio.store.collection import Collection, open_readonly
 from opilio.store.page_selection import PageFilter
 from opilio.store.schema import NOT_RECORDED, SCHEMA_VERSION
+from opilio.store.writer import CollectionWriter
 
 ARCHIVE = Path(__file__).parent / "collections" / "version2.tar.xz"
 SITE = "http://127.0.0.1:8765"
@@ -97,3 +101,47 @@ def test_signals_of_an_older_collection_are_read_from_its_records(old: Path) -> 
     assert all(page.allows(["ai-train"]) for page in pages)
     Collection.open_for_writing(old / "plain").close()
     assert {page.values["signals"] for page in PageTable(old / "plain", PageFilter())} == {NOT_RECORDED}
+
+
+# What undoes each step of the schema after version 3.
+DOWNGRADES = {
+    4: [f"ALTER TABLE {table} DROP COLUMN signals" for table in ("page", "version")],
+    5: [
+        f"ALTER TABLE {table} DROP COLUMN {column}"
+        for table in ("page", "version")
+        for column in ("truncated", "rendered", "needs_browser")
+    ],
+    6: [f"DROP TABLE {table}" for table in ("page_tag", "page_note", "list_page", "saved_search")],
+}
+
+
+def columns(connection: Database) -> dict[str, set[str]]:
+    tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    return {name: {row[1] for row in connection.execute(f"PRAGMA table_info({name})")} for (name,) in tables}
+
+
+@pytest.mark.parametrize("version", range(3, SCHEMA_VERSION))
+def test_collection_of_every_later_schema_is_read_and_upgraded(tmp_path: Path, version: int) -> None:
+    folder = tmp_path / "c"
+    collection = Collection.create(folder, "")
+    with collection.unit_of_work():
+        CollectionWriter(collection, None).write_outcomes([visited("1")])
+    current = columns(collection.connection)
+    collection.close()
+    (folder / "checksums.json").unlink()  # it is of the current schema
+    with closing(sqlite3.connect(folder / "crawl.db", isolation_level=None)) as database:
+        for step in range(SCHEMA_VERSION, version, -1):
+            for statement in DOWNGRADES[step]:
+                database.execute(statement)
+        database.execute(f"PRAGMA user_version = {version}")
+        assert columns(database) != current
+
+    def stored() -> list[tuple[str, str, bool]]:
+        pages = PageTable(folder, PageFilter())
+        return [(page.url, page.values["truncated"], page.values["rendered"]) for page in pages]
+
+    assert stored() == [("http://a.example/1", "", False)]
+    collection = Collection.open_for_writing(folder)
+    assert columns(collection.connection) == current
+    collection.close()
+    assert stored() == [("http://a.example/1", "", False)]
