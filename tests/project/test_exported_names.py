@@ -37,6 +37,17 @@ EXPORTED = {
     "open",
 }
 COLLECTION = {"close", "export", "history", "label", "note", "pages", "passages", "search", "status", "tag", "why"}
+PAGES = {"arrow_batches", "rows", "to_arrow", "to_list", "to_pandas"}
+DISPLAYED = (
+    "CollectionView",
+    "Comparison",
+    "Explanation",
+    "LabelReport",
+    "PageHistory",
+    "PageTable",
+    "SearchResults",
+    "Status",
+)
 API = Path(__file__).parents[2] / "docs" / "api.md"
 
 
@@ -61,6 +72,16 @@ def test_other_names_are_refused() -> None:
 
 def test_collection_has_the_methods_that_were_agreed_on() -> None:
     assert public(dir(opilio.CollectionView)) == COLLECTION
+
+
+def test_pages_have_the_methods_that_were_agreed_on() -> None:
+    assert public(dir(opilio.PageTable)) == PAGES
+
+
+@pytest.mark.parametrize("name", DISPLAYED)
+def test_results_have_rich_and_html_representations(name: str) -> None:
+    result = getattr(opilio, name)
+    assert hasattr(result, "__rich__") and hasattr(result, "_repr_html_")
 
 
 def test_exceptions_are_one_tree() -> None:
