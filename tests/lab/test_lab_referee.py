@@ -142,8 +142,18 @@ def test_run_knows_every_point_of_its_curve() -> None:
 
 def test_paper_tables_hold_the_numbers_of_the_specification() -> None:
     """S0-32 and S4-24."""
-    assert paper_table("S0-32").values["s0"] == (0.86, 0.81, 0.78, 0.77)
-    assert paper_table("S4-24").values["s4-dynamic"][-1] == 0.87
+    assert paper_table("S0-32").at == (100, 500, 1000, 2000)
+    assert paper_table("S0-32").values == {
+        "breadth": (0.50, 0.35, 0.26, 0.20),
+        "s0-earlier": (0.75, 0.67, 0.64, 0.65),
+        "s0": (0.86, 0.81, 0.78, 0.77),
+    }
+    assert paper_table("S4-24").at == tuple(range(500, 4001, 500))
+    assert paper_table("S4-24").values == {
+        "breadth": (0.30, 0.25, 0.27, 0.20, 0.18, 0.19, 0.15, 0.15),
+        "s4-static": (0.80, 0.78, 0.79, 0.77, 0.74, 0.75, 0.73, 0.70),
+        "s4-dynamic": (1.00, 0.95, 0.92, 0.90, 0.88, 0.91, 0.87, 0.87),
+    }
     with pytest.raises(OfflineWebError, match="S0-32, S4-24"):
         paper_table("S9-1")
 

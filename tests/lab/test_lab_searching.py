@@ -1,5 +1,6 @@
 """A search engine over an offline web, experiments that begin at its results, and S3's tables."""
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from opilio.lab.synthetic.web import write_synthetic_web
 from opilio.lab.webs.pages import ParsedPages
 from opilio.lab.webs.topics import TopicBrief
 from opilio.lab.webs.web import WarcWeb
+from opilio.text.tokens import tokenize
+from opilio.text.vocabulary import Vocabulary
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +89,8 @@ def test_logged_queries_are_words_of_titles_with_noise_s4_24(arena: ExperimentRu
     own = set(" ".join((brief.name, *brief.keywords)).split())
     assert 0 < sum(words[word] for word in own) < 0.3 * words.total()
     assert all(len(query.split()) <= 4 for query in queries)
+    titles = {word for title in arena.search.titles.values() for word in tokenize(title)}
+    assert 0.9 < sum(words[word] for word in words.keys() & titles) / words.total() < 1.0  # some have typing errors
 
 
 def test_table_follows_the_log_of_the_search_engine_s4_24(arena: ExperimentRunner) -> None:
@@ -147,6 +152,25 @@ def test_experiment_begins_at_the_results_of_a_search(name: str, small_folder: P
     assert {job.latency_s for job in jobs} == {declared.latency_s}
 
 
+def test_share_of_pages_that_contain_the_query_is_printed_s3_30(arena: ExperimentRunner) -> None:
+    topic, web, vocabulary = next(iter(arena.topics.values())), arena.offline.web, Vocabulary()
+    query = topic.brief.keywords[0]
+    answers = {url: web.response(number) for number, url in enumerate(web.urls)}
+    words = {
+        url: vocabulary.terms(re.sub(r"<[^>]*>", " ", answer.body.decode()))
+        for url, answer in answers.items()
+        if answer.status == 200
+    }
+    having = {url for url, terms in words.items() if set(vocabulary.terms(query)) <= set(terms)}
+    assert 5 < len(having) < len(words) / 2
+    assert arena.search.containing(query) == having
+    variant = Variant(name="breadth")
+    run = arena.run(ExperimentJob(experiment="e", topic=topic.name, seed_set="search-6", variant=variant, budget=40))
+    assert 0.0 < run.containing < 1.0
+    head, _, line = time_table([run]).splitlines()
+    assert head.endswith("| contains the query |") and line.endswith(f"| {run.containing:.3f} |")
+
+
 def test_tables_of_s3_have_a_line_for_each_variant(arena: ExperimentRunner) -> None:
     """S3-33, S3-34, S3-36: more requests at once take less time and fetch as many pages."""
     topic = next(iter(arena.topics))
@@ -196,3 +220,17 @@ def test_crawl_that_runs_dry_asks_the_engine_and_is_the_same_again(arena: Experi
     assert asked[: len(alone)] == alone
     assert len(asked) > len(alone)
     assert urls(asking) == asked
+
+
+@pytest.mark.slow
+def test_judge_accepts_few_irrelevant_pages_without_filler_s3_e8(tmp_path: Path, lab_cache: Path) -> None:
+    shape = WebShape(pages=600, topics=3, seed=21)
+    runner = ExperimentRunner.open(write_synthetic_web(shape, tmp_path / "web"), lab_cache, processes=1)
+    for strategy in ("s3-tswt", "s4-static"):
+        for topic in runner.topics:
+            job = ExperimentJob(
+                experiment="e", topic=topic, seed_set="on-topic-1", variant=Variant(name=strategy), budget=140
+            )
+            judged = runner.run(job).self_judged
+            assert judged is not None and judged.precision is not None and judged.recall is not None
+            assert judged.precision > 0.9 and judged.recall > 0.9

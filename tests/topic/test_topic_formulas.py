@@ -108,10 +108,29 @@ def test_labels_judge_and_the_crawlers_own_judge_stands_beside_s0_e9_s4_e10(name
     assert experiment.paper in paper_tables()
 
 
-@pytest.mark.parametrize(
-    ("name", "sizes"), [("s3-37", {"0", "10", "50", "100", "300", "1000"}), ("s3-38", {"0.6, 50 %", "0.8, 80 %"})]
-)
-def test_sizes_and_shares_of_the_paper_are_declared_s3_37_s3_38(name: str, sizes: set[str]) -> None:
+SIZES = {str(size): {"built": size, "share": 0.0} for size in (10, 50, 100, 300, 1000)}
+SHARES = {
+    f"{threshold}, {share:.0f} %": {"threshold": threshold, "share": share / 100}
+    for threshold in (0.2, 0.4, 0.6, 0.8)
+    for share in (20, 50, 80)
+}
+
+
+@pytest.mark.parametrize(("name", "other", "expansion"), [("s3-37", "0", SIZES), ("s3-38", "static", SHARES)])
+def test_sizes_and_shares_of_the_paper_are_declared_s3_37_s3_38(
+    name: str, other: str, expansion: dict[str, dict[str, float]]
+) -> None:
     experiment = load_experiment(name)
-    assert sizes <= {variant.name for variant in experiment.variants}
-    assert {variant.kind for variant in experiment.variants} <= {"breadth", "s3-tswt"}
+    declared = {variant.name: variant.set for variant in experiment.variants}
+    without = declared.pop(other)
+    assert without["expansion"]["share"] == 0.0 and (other != "0" or without["rank"] == {"topic": 0.0})
+    assert {variant: settings["expansion"] for variant, settings in declared.items()} == expansion
+    assert {variant.kind for variant in experiment.variants} == {"s3-tswt"}
+
+
+def test_protocol_of_table_4_is_declared_s0_31() -> None:
+    experiment = load_experiment("s0-32")
+    assert (experiment.budget, experiment.seed_kinds) == (2000, ("search-10",))
+    assert experiment.shape["about"] == ["computer science"]
+    assert {v.name: v.table_pages for v in experiment.variants} == {"breadth": 60, "s0-earlier": 60, "s0": 60}
+    assert [load_strategy(name)["topic"]["table_size"] for name in ("s0", "s0-earlier")] == [300, 300]
