@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from opilio.core.page import Reading
 from opilio.core.protocols import Ranker
-from opilio.core.records import Lead, Verdict
+from opilio.core.records import Lead, Reading, Verdict
 from opilio.core.settings import Share
 from opilio.rank.link_scores import LinkScores, refused_links
 from opilio.topic.setup import BuildContext
