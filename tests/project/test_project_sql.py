@@ -14,7 +14,7 @@ OWNERS = ("store", "frontier", "dedup", "search")
 EXECUTE = frozenset({"execute", "executemany", "executescript"})
 STATEMENT = re.compile(
     r"\s*(SELECT\s.*\sFROM\s|INSERT\s+(OR\s+\w+\s+)?INTO\s|UPDATE\s+\w+\s+SET\s|DELETE\s+FROM\s|CREATE\s+(TEMP\s+)?"
-    r"(TABLE|VIEW|INDEX)\s|PRAGMA\s+\w)",
+    r"(TABLE|VIEW|INDEX)\s|(ALTER|DROP)\s+TABLE\s|WITH\s+(RECURSIVE\s+)?\w+(\s*\([^)]*\))?\s+AS\s*\(|PRAGMA\s+\w)",
     re.DOTALL,
 )
 
@@ -48,6 +48,8 @@ def test_sql_stays_in_the_packages_that_own_tables() -> None:
         'SQL = "UPDATE page SET score = 0"',
         'SQL = "DELETE FROM page"',
         'SQL = "CREATE TABLE page (key INTEGER)"',
+        'SQL = "ALTER TABLE page ADD COLUMN score REAL"',
+        'SQL = "WITH RECURSIVE path (key) AS (SELECT 1) SELECT key FROM path"',
     ],
 )
 def test_sql_is_recognised(code: str) -> None:
