@@ -186,7 +186,7 @@ def test_seeds_of_equal_votes_are_ordered_by_place_and_meaning() -> None:
 
     found = [seed("Rail_transport", 3), seed("Heron", 3), seed("Sparrow_%28bird%29.html", 3), seed("Tax_law", 3)]
     first = [seed("Steel", 1, 2), seed("Bank_account", 3, 2)]
-    ordered = order_by_meaning([*first, *found], "birds: plumage, nests and eggs")
+    ordered = order_by_meaning([*first, *found], "birds: plumage, nests and eggs", "en")
     # Priorities and votes come first, whatever the words.
     assert ordered[:2] == first
     assert [s.url.rpartition("/")[2] for s in ordered[2:4]] == ["Sparrow_%28bird%29.html", "Heron"]
@@ -195,5 +195,5 @@ def test_seeds_of_equal_votes_are_ordered_by_place_and_meaning() -> None:
 
 def test_order_by_meaning_keeps_the_order_of_urls_without_known_words() -> None:
     found = [Seed(url=f"https://en.example/{n}", priority=3, sources=("a",)) for n in range(4)]
-    assert order_by_meaning(found, "") == found
-    assert order_by_meaning([], "birds") == []
+    assert order_by_meaning(found, "", "en") == found
+    assert order_by_meaning([], "birds", "en") == []

@@ -16,7 +16,15 @@ from opilio.search.results import LEAD_CHARACTERS, IndexDocument
 from opilio.text.languages import stop_words
 from opilio.text.tokens import tokenize
 from opilio.text.vocabulary import term_id
-from opilio.text.word_vectors import BYTE_SCALE, DIMENSIONS, Vectors, WordVectors, load_surface_vectors, to_bytes
+from opilio.text.word_vectors import (
+    BYTE_SCALE,
+    DIMENSIONS,
+    Vectors,
+    WordVectors,
+    load_surface_vectors,
+    text_vector,
+    to_bytes,
+)
 
 VECTOR_BYTES = 2 * DIMENSIONS
 MIN_STEM = 5  # letters of a word that must remain when endings are removed
@@ -37,15 +45,6 @@ def page_vectors(page: IndexDocument) -> bytes:
     # A page without a title is as similar as its text. (Not one whose title has only unknown words: such pages would
     # gain over those with a title that says less than the text.)
     return to_bytes(np.stack((title if page.title.strip() else lead, lead))).tobytes()
-
-
-def text_vector(words: WordVectors, text: str, ignored: frozenset[str]) -> Vectors:
-    """The mean direction of a text's words; repeated words count by the logarithm of their number."""
-    terms, counts = np.unique(
-        np.array([term_id(word) for word in tokenize(text) if word not in ignored], dtype=np.uint32),
-        return_counts=True,
-    )
-    return words.mean(terms, 1.0 + np.log(counts))
 
 
 def query_vector(weights: Mapping[str, float]) -> Vectors | None:

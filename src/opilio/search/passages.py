@@ -13,12 +13,11 @@ from datetime import UTC, datetime
 import msgspec
 
 from opilio.search.candidates import SearchCandidate
-from opilio.search.meaning import text_vector
 from opilio.search.ranking import Search
 from opilio.search.schema import STORED_TEXT_FIELD
 from opilio.search.snippet import Highlighter, TermMatch
 from opilio.text.languages import stop_words
-from opilio.text.word_vectors import Vectors, load_surface_vectors
+from opilio.text.word_vectors import Vectors, load_surface_vectors, text_vector
 
 MIN_PASSAGE, MAX_PASSAGE = 250, 900  # characters
 PAGES_PER_PASSAGE = 2  # pages that are read for each wanted passage

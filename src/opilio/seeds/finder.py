@@ -23,16 +23,14 @@ from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 import msgspec
-import numpy as np
 
 from opilio.core.clock import Clock
 from opilio.core.files import write_atomically
 from opilio.core.protocols import SeedSource
 from opilio.core.records import EngineAnswer, Failure, Seed
 from opilio.core.urls import canonicalize_url
-from opilio.text.tokens import tokenize
-from opilio.text.vocabulary import term_id
-from opilio.text.word_vectors import Vectors, WordVectors, load_surface_vectors
+from opilio.text.languages import stop_words
+from opilio.text.word_vectors import load_surface_vectors, text_vector
 
 _answers_decoder = msgspec.msgpack.Decoder(tuple[EngineAnswer, ...])
 # Files that are kept beyond the day: an engine may ask for a month.
@@ -226,25 +224,22 @@ def answering_engines(answers: Iterable[EngineAnswer]) -> list[str]:
     return list(dict.fromkeys(a.voter for a in answers if a.has_answered and not a.fixed_priority))
 
 
-def order_by_meaning(seeds: Sequence[Seed], topic: str) -> list[Seed]:
+def order_by_meaning(seeds: Sequence[Seed], topic: str, language: str) -> list[Seed]:
     """Seeds of equal priority and votes by their place and by the similarity of their URL's last part to a topic.
 
     Priorities stay (S0-11). Measured in docs/lab/seeds.md.
     """
     words = load_surface_vectors()
-    direction = _direction(words, topic)
+    direction = text_vector(words, topic, stop_words(language))
+    # Some sites encode their URLs twice.
     names = [unquote(unquote(urlsplit(seed.url).path.rstrip("/").rpartition("/")[2])) for seed in seeds]
-    nearest = sorted(range(len(seeds)), key=lambda at: -float(_direction(words, names[at]) @ direction))
+    vectors = [text_vector(words, name.replace("_", " "), frozenset()) for name in names]
+    nearest = sorted(range(len(seeds)), key=lambda at: -float(vectors[at] @ direction))
     worth = [1.0 / (FUSION_PLACES + place) for place in range(len(seeds))]
     for place, at in enumerate(nearest):
         worth[at] += 1.0 / (FUSION_PLACES + place)
     order = sorted(range(len(seeds)), key=lambda at: (seeds[at].priority, -len(seeds[at].sources), -worth[at]))
     return [seeds[at] for at in order]
-
-
-def _direction(words: WordVectors, text: str) -> Vectors:
-    terms = {term_id(word) for word in tokenize(text.replace("_", " "))}
-    return words.mean(np.array(sorted(terms), dtype=np.uint32))
 
 
 def join_seed_lists(lists: Iterable[Sequence[Seed]]) -> list[Seed]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from opilio.core.settings import Normalizer
 from opilio.text.languages import make_normalizer, stop_words
 from opilio.text.term_arrays import Terms
+from opilio.text.tokens import tokenize
 from opilio.text.vocabulary import Vocabulary, term_id
 
 Vectors = NDArray[np.float32]
@@ -64,6 +65,15 @@ class WordVectors:
         counted = np.ones(len(known)) if weights is None else weights[known]
         direction: Vectors = unit_vectors(self.vectors(rows[known], counted).sum(axis=0, keepdims=True))[0]
         return direction
+
+
+def text_vector(words: WordVectors, text: str, ignored: frozenset[str]) -> Vectors:
+    """The mean direction of a text's words; repeated words count by the logarithm of their number."""
+    terms, counts = np.unique(
+        np.array([term_id(word) for word in tokenize(text) if word not in ignored], dtype=np.uint32),
+        return_counts=True,
+    )
+    return words.mean(terms, 1.0 + np.log(counts))
 
 
 def unit_vectors(sums: Vectors) -> Vectors:

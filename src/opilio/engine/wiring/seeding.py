@@ -205,7 +205,8 @@ async def _find_allowed_seeds(settings: Settings, request: SeedRequest) -> Found
     found = await find_configured_seeds(settings, request)
     topic = settings.topic
     allowed = [seed for seed in found.seeds if is_allowed_seed(settings, seed)]
-    ordered = order_by_meaning(allowed, " ".join((request.query, topic.description, *topic.keywords)))
+    text = " ".join((request.query, topic.description, *topic.keywords))
+    ordered = order_by_meaning(allowed, text, topic.language)
     return msgspec.structs.replace(found, seeds=tuple(ordered))
 
 
