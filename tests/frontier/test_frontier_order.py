@@ -21,7 +21,7 @@ from opilio.frontier.policy import (
     finite_or_zero,
     reposition,
 )
-from opilio.testing.leases import landed, lead
+from opilio.testing.leases import landed, lead, seed
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,13 @@ def test_unrelated_priority_saturates_after_a_number_of_insertions_s2_39(factor:
     assert order.due_before(QueueTime(insertions - 1)) == place.timer - 1
     assert order.due_before(QueueTime(insertions)) == place.timer
     assert order.display_priority(order.position(0.01, 1, QueueTime(insertions)).priority, insertions) == 1.0
+
+
+def test_seeds_come_before_links_that_age_s2_09() -> None:
+    frontier = MemoryFrontier(FrontierPolicy(order=Aging(every=2)))
+    frontier.add([lead(f"link{n}", 1.0) for n in range(50)], 0.0)
+    frontier.add([seed("seed", 0.5)], 0.0)
+    assert frontier.lease(0.0, 1, 1, 60.0)[0].leads[0].url.endswith("/seed")
 
 
 def test_aging_off_is_best_first_s2_e5() -> None:

@@ -119,13 +119,16 @@ def test_s0_experiment_prints_the_papers_columns(lab: Lab, tiny: Path, tmp_path:
     columns = [f"{name}: label | self | paper" for name in ("breadth", "s0-earlier", "s0")]
     assert f"| pages | {' | '.join(columns)} | ceiling |" in report
     assert "The data differ" in report
-    assert (tmp_path / "harvest-s0-earlier.png").exists()
+    plots = ("harvest-s0-breadth", "harvest-s0-earlier", "harvest")  # against each, and all three
+    assert all((tmp_path / f"{name}.png").exists() for name in plots)
 
 
 def test_papers_experiments_run_with_one_command(lab: Lab, tiny: Path, tmp_path: Path) -> None:
     done = lab("run", "paper-s0", "--web", tiny, "--out", tmp_path, "--pages", 20, "--seed-sets", 1, "--no-plots")
     assert done.code == 0, done.err
-    assert all((tmp_path / name / "report.md").exists() for name in ("s0-32", "s0-09"))
+    assert (tmp_path / "s0-32" / "report.md").exists()
+    saved = (tmp_path / "s0-09" / "report.md").read_text()
+    assert "| variant | fetches | byte-identical copies fetched | relevant pages found | time, s | CPU, s |" in saved
 
 
 def test_every_experiment_of_a_paper_is_declared() -> None:

@@ -84,6 +84,16 @@ def slow_osm(mine: tuple[str, ...], theirs: tuple[str, ...]) -> float:
 def test_osm_is_the_mean_of_four_s2_31() -> None:
     assert MatchingOptions().weights == EQUAL_WEIGHTS
     assert np.dot((0.2, 0.1, 0.0, 0.3), EQUAL_WEIGHTS) == pytest.approx(0.15)
+    nodes = graph_of([1], [("grammar", "verb rail", "noun", "syntax")])
+    found = match_links(NodeIndex(nodes, terms_of), links_of(("grammar", "verb", "poem", "")), MatchingOptions())
+    assert found.osm[0] == pytest.approx((1.0 + 1 / sqrt(2) + 0.0 + 0.0) / 4)
+
+
+@pytest.mark.parametrize(("level", "priority"), [(1, 1.0), (2, 0.5), (3, 1 / 3)])
+def test_link_may_match_a_node_of_any_level_s2_33(level: int, priority: float) -> None:
+    nodes = graph_of([level], [("grammar", "verb", "noun", "syntax")])
+    found = match_links(NodeIndex(nodes, terms_of), links_of(("grammar", "verb", "", "")), MatchingOptions())
+    assert found.priority[0] == pytest.approx(priority)
 
 
 def test_defaults_are_those_of_table_5_s2_37() -> None:

@@ -189,6 +189,17 @@ def test_best_genre_counts_s3_23_s3_e4() -> None:
     assert next(p.value for p in only[1].parts if p.name == "genre") == pytest.approx(1.0)
 
 
+def test_final_score_is_the_weighted_sum_of_topic_and_genre_s3_24() -> None:
+    page, verdict = reading_of(PAGE), verdict_of(0.5)
+    scores = {
+        weights: [r.score for r in scored_links(tswt(topic=weights[0], genre=weights[1]), page, verdict, lead_to())]
+        for weights in ((1.0, 0.0), (0.0, 1.0), (0.7, 0.3))
+    }
+    topic, genre = scores[1.0, 0.0], scores[0.0, 1.0]
+    assert topic != genre
+    assert scores[0.7, 0.3] == pytest.approx([0.7 * t + 0.3 * g for t, g in zip(topic, genre, strict=True)])
+
+
 @given(st.lists(st.sampled_from(["audi", "car", "press", "report", "blog", "tax"]), min_size=2, max_size=12))
 def test_simple_sum_and_mean_give_the_same_order_s3_24_s3_e2(words: list[str]) -> None:
     text = "\n".join(f"[{w}](http://x.example/{w}) {w}" for w in words)

@@ -17,6 +17,7 @@ from opilio.frontier.policy import BestFirst, FrontierPolicy
 from opilio.judge.similarity import CosineJudge
 from opilio.lab.evaluation.metrics import harvest
 from opilio.lab.experiments.declarations import load_experiment, paper_tables
+from opilio.lab.synthetic.prose import load_word_lists
 from opilio.methods.attributes.rows import ATTRIBUTES
 from opilio.rank.baselines import LinkScoreRanker
 from opilio.testing.conformance import lead_to, reading_of, terms_of, url_terms, verdict_of
@@ -126,6 +127,44 @@ def test_sizes_and_shares_of_the_paper_are_declared_s3_37_s3_38(
     assert without["expansion"]["share"] == 0.0 and (other != "0" or without["rank"] == {"topic": 0.0})
     assert {variant: settings["expansion"] for variant, settings in declared.items()} == expansion
     assert {variant.kind for variant in experiment.variants} == {"s3-tswt"}
+
+
+S3_PROTOCOLS = {
+    "s3-33": (150, "search-50", ["audi", "jaguar"]),
+    "s3-34": (500, "search-news-10", ["jaguar"]),
+    "s3-35": (1000, "search-30", ["jaguar"]),
+    "s3-36": (300, "search-genres-30", ["audi"]),
+    "s3-37": (400, "search-wanted-30", ["jaguar"]),
+    "s3-39": (500, "search-30", ["jaguar"]),
+}
+
+
+@pytest.mark.parametrize("name", S3_PROTOCOLS)
+def test_protocols_of_s3_are_declared_s3_33_s3_34_s3_35_s3_36_s3_37_s3_39(name: str) -> None:
+    """Pages t, seeds and queries as in the paper; it gives no t for the agents (S3-36)."""
+    experiment = load_experiment(name)
+    budget, seeds, about = S3_PROTOCOLS[name]
+    assert (experiment.budget, experiment.seed_kinds, experiment.shape["about"]) == (budget, (seeds,), about)
+    declared = {variant.name: variant.set for variant in experiment.variants}
+    if name == "s3-33":
+        requests = [s["agents"]["requests"] for v, s in declared.items() if v.startswith("r = ") and "," not in v]
+        assert (min(requests), max(requests)) == (1, 12)
+    if name == "s3-35":
+        ten = "cat animal jungle cheetah tiger leopard football hat watches soccer".split()
+        assert list(load_word_lists().topics["jaguar"].contexts) == ten
+        assert declared["contexts"]["senses"] == {"kind": "contexts"}
+    if name == "s3-36":
+        assert (declared["FC1-3"]["agents"]["count"], declared["FC4, r = 4"]["agents"]["count"]) == (3, 1)
+    if name == "s3-39":
+        weights = [declared[variant]["rank"] for variant in ("sum", "half", "topic", "genre")]
+        assert [(w["topic"], w["genre"]) for w in weights] == [(1, 1), (0.5, 0.5), (1, 0), (0, 1)]
+
+
+def test_protocol_of_table_ii_and_its_figure_are_declared_s4_24_s4_25() -> None:
+    experiment = load_experiment("s4-24")
+    assert experiment.budget == paper_tables()["S4-24"].at[-1] == 4000
+    (figure,) = experiment.plot
+    assert (figure.file, figure.variants) == ("figure-3", ("breadth", "s4-static", "s4-dynamic"))
 
 
 def test_protocol_of_table_4_is_declared_s0_31() -> None:

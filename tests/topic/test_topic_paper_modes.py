@@ -88,6 +88,19 @@ def test_page_behind_an_irrelevant_one_is_found_unless_focus_is_hard_x_05_s0_28_
     assert ("hidden" in states(tmp_path / "c")) is (mode not in S4)
 
 
+@pytest.mark.parametrize("mode", S0)
+def test_good_links_of_an_irrelevant_page_enter_and_others_do_not_s0_28(tmp_path: Path, mode: str) -> None:
+    """With the thresholds of the paper's modes."""
+    web = {
+        "seed": f"<p>{OTHER}</p>" + link("hidden", "wrens and other small birds") + link("late"),
+        "hidden": f"<p>{BIRDS} zumbum</p>",
+        "late": f"<p>{BIRDS} zumeum</p>",
+    }
+    crawled(tmp_path / "c", mode, web)
+    assert not verdict(tmp_path / "c", "seed")[1] and verdict(tmp_path / "c", "hidden")[1]
+    assert states(tmp_path / "c").get("late", (0, ""))[0] != 2  # below the threshold of links
+
+
 def best_first(mode: str) -> dict[str, Any]:
     """Two pages and no more: the seed and the one with the best anchor, which both link to `shared`."""
     return {"stop": {"fetches": 2}, "order": {"kind": "best-first"}, "strategy": mode}

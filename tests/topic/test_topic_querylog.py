@@ -52,6 +52,12 @@ def test_threshold_gives_table_i_and_silence_empties_it_s4_11() -> None:
     assert len(log.table(silent)) == 0
 
 
+def test_new_frequency_and_old_weight_are_mixed_by_the_memory_s4_07() -> None:
+    """(1 - .25) · 3 + .25 · 2, which a memory of one half could not tell from the reverse."""
+    asked = QueryLogSmoothing(memory=0.25).update(QueryLogWeights({"poll": 2.0}), [["poll"]] * 3)
+    assert asked.weights == {"poll": 2.75}
+
+
 def test_term_twice_in_one_query_counts_once_s4_07() -> None:
     assert query_frequencies([["poll", "poll"], ["poll"]]) == {"poll": 2}
 
