@@ -40,6 +40,7 @@ class SearchDouble:
     log: list[Asked] = field(default_factory=list)
     released: threading.Event = field(default_factory=threading.Event)  # ends what is slow
     url: str = ""
+    article_path: str = "/wiki/$1"  # of the wiki
 
     def asked(self, engine: str) -> list[Asked]:
         return [asked for asked in self.log if asked.path.startswith(f"/{engine}/")]
@@ -134,16 +135,18 @@ def _mediawiki(double: SearchDouble, asked: Asked) -> Answer:
     q = asked.query
     if "http" not in asked.headers.get("user-agent", ""):
         return 403, "Please set a user-agent and respect our robot policy.", {}
+    site = {"general": {"articlepath": double.article_path}} if q.get("meta") == "siteinfo" else {}
     if q.get("list") == "search":
-        titles = double.found("mediawiki", q["srsearch"])
+        # Without CirrusSearch, a wiki finds the words in titles only unless it is asked for the text.
+        titles = double.found("mediawiki", q["srsearch"]) if q.get("srwhat") == "text" else []
         start, size = int(q["sroffset"]), int(q["srlimit"])
         found = [{"ns": 0, "title": t, "pageid": i} for i, t in enumerate(titles)][start : start + size]
         more: dict[str, Any] = {"continue": {"sroffset": start + size}} if start + size < len(titles) else {}
-        return 200, {**more, "query": {"searchinfo": {"totalhits": len(titles)}, "search": found}}, {}
+        return 200, {**more, "query": {**site, "searchinfo": {"totalhits": len(titles)}, "search": found}}, {}
     if (kind := q.get("list")) in ("backlinks", "exturlusage"):
         target, most = (q["bltitle"], q["bllimit"]) if kind == "backlinks" else (q["euquery"], q["eulimit"])
         linking = [{"ns": 0, "title": title} for title in double.backlinks.get(target, [])]
-        return 200, {"batchcomplete": "", "query": {kind: linking[: int(most)]}}, {}
+        return 200, {"batchcomplete": "", "query": {**site, kind: linking[: int(most)]}}, {}
     if q.get("prop") == "extlinks":
         links = double.lists.get("extlinks", [])
         start = int(q.get("elcontinue", "0"))
@@ -229,6 +232,7 @@ def _faulty(double: SearchDouble, fault: str) -> Answer:
     answers: dict[str, Answer] = {
         "429": (429, {"type": "ErrorResponse", "error": {"detail": "slow down"}}, tired),
         "429 once": (429, "", tired),
+        "lag once": (200, {"error": {"code": "maxlag", "info": "Waiting for a database: 6 seconds lagged"}}, tired),
         "html": (200, "<!doctype html><title>Hello</title>", {"Content-Type": "text/html; charset=utf-8"}),
         "malformed": (200, '{"web": {"results": [', {"Content-Type": "application/json"}),
         "500": (500, "oh", {"Content-Type": "text/plain"}),

@@ -103,6 +103,37 @@ WALLS: dict[str, tuple[Behaviour, str]] = {
     "/moment": (answer(b"<title>Just a moment...</title><p>Checking your browser"), "challenge Just a moment..."),
     "/header": (answer(b"<title>A</title><p>x", cf_mitigated="challenge"), "challenge Cloudflare"),
     "/403": (answer(b"no", "403 Forbidden", cf_mitigated="challenge"), "challenge Cloudflare, status 403"),
+    "/aws": (answer(b"<p>x", "405 Method Not Allowed", x_amzn_waf_action="captcha"), "challenge AWS WAF, status 405"),
+    "/aws-200": (answer(b"<title>A</title><p>x", x_amzn_waf_action="challenge"), "challenge AWS WAF"),
+    "/vercel": (answer(b"", "403 Forbidden", x_vercel_mitigated="challenge"), "challenge Vercel, status 403"),
+    "/checkpoint": (answer(b"<title>Vercel Security Checkpoint</title>"), "challenge Vercel Security Checkpoint"),
+    "/anubis": (
+        answer("<title>Making sure you’re not a bot!</title><p>Loading".encode()),
+        "challenge Making sure you’re not a bot!",
+    ),
+    "/anubis-403": (
+        answer(b"<script src=/.within.website/x/cmd/anubis/static/js/main.mjs></script>", "403 Forbidden"),
+        "challenge Anubis, status 403",
+    ),
+    "/fastly": (answer(b"<title>Client Challenge</title><p>JavaScript is disabled"), "challenge Client Challenge"),
+    "/datadome": (
+        answer(b"<script src='https://ct.captcha-delivery.com/c.js'></script>", "403 Forbidden"),
+        "challenge DataDome, status 403",
+    ),
+    "/imperva": (
+        answer(b"<iframe src='/_Incapsula_Resource?SWUDNSAI=31'></iframe>", "403 Forbidden"),
+        "challenge Imperva, status 403",
+    ),
+    "/human": (answer(b"<div id=px-captcha></div>", "403 Forbidden"), "challenge HUMAN, status 403"),
+    "/cloudflare": (
+        answer(b"<script src=/cdn-cgi/challenge-platform/h/b/orchestrate></script>", "403 Forbidden"),
+        "challenge Cloudflare, status 403",
+    ),
+    "/ddos-guard": (answer(b"<title>DDoS-Guard</title>"), "challenge DDoS-Guard"),
+    # A page that only embeds such a service, a response that the service let pass, and a plain refusal.
+    "/embeds": (answer(b"<title>Wrens</title><p>A wren sings.<div id=px-captcha></div>"), ""),
+    "/passed": (answer(b"<title>Nests</title><p>A nest of wrens.", x_amzn_waf_action="allow"), ""),
+    "/refused": (answer(b"<p>not for you", "403 Forbidden"), "status 403"),
     "/login": (answer(b"<h1>Sign in</h1><form><input name=p type='password'></form>"), "login Sign in"),
     "/consent": (answer(b"<title>Before you continue</title><form>Accept all"), "consent Before you continue"),
     "/about": (answer(b"<title>How to log in</title><p>An article without a form, about wrens."), ""),
@@ -114,7 +145,7 @@ def test_walls_are_recognized_and_not_stored(tmp_path: Path) -> None:
     links = "".join(f"<a href='{path}'>{path}</a>" for path in WALLS)
     behaviours = {path: behave for path, (behave, _) in WALLS.items()} | {"/": answer(f"{BIRDS}{links}".encode())}
     paths, _ = crawl_site(tmp_path / "c", behaviours)
-    assert set(paths) == {"/", "/about", "/long"}
+    assert set(paths) == {"/", *(path for path, (_, reason) in WALLS.items() if not reason)}
     for path, (_, reason) in WALLS.items():
         found = rows(tmp_path / "c", "SELECT reason FROM frontier_url WHERE url = ?", f"http://a.example{path}")
         assert (found[0][0] or "") == reason, path

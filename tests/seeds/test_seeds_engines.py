@@ -189,6 +189,36 @@ def test_mediawiki_search_gives_the_articles(double: SearchDouble) -> None:
     assert urls(ask(double.engine("mediawiki")))[2].endswith("/wiki/Zaunk%C3%B6nig")
 
 
+@pytest.mark.parametrize("path", ["/wiki/$1", "/w/index.php?title=$1", "/index.php/$1"])
+def test_mediawiki_states_where_its_articles_are(double: SearchDouble, path: str) -> None:
+    double.article_path = path
+    double.lists["mediawiki"] = ["What? Wrens & more"]
+    article = double.url + path.replace("$1", "What%3F_Wrens_%26_more")
+    assert urls(ask(double.engine("mediawiki"))) == [article]
+    double.backlinks = {"What? Wrens & more": ["Nest box"]}
+    assert urls(ask(double.engine("mediawiki-backlinks"), query=article)) == [
+        double.url + path.replace("$1", "Nest_box")
+    ]
+    assert urls(ask(double.engine("mediawiki", article="/a/"))) == [f"{double.url}/a/What%3F_Wrens_%26_more"]
+
+
+@pytest.mark.parametrize("path", ["https://evil.example/$1", "/wiki/", "", "//evil.example/$1"])
+def test_mediawiki_cannot_name_another_host_for_its_articles(double: SearchDouble, path: str) -> None:
+    double.article_path = path
+    double.lists["mediawiki"] = ["Wren"]
+    (found,) = urls(ask(double.engine("mediawiki")))
+    assert found.startswith(f"{double.url}/")
+    assert found.endswith("/Wren")
+
+
+def test_mediawiki_that_lags_is_asked_again_after_the_pause(double: SearchDouble) -> None:
+    """`maxlag`: an error with status 200 and Retry-After."""
+    double.faults["mediawiki"], double.retry_after = "lag once", "5"
+    double.lists["mediawiki"] = ["Wren"]
+    assert urls(ask(double.engine("mediawiki"))) == [f"{double.url}/wiki/Wren"]
+    assert len(double.asked("mediawiki")) == 2
+
+
 def test_mediawiki_links_are_the_external_ones_of_the_articles(double: SearchDouble) -> None:
     double.lists["mediawiki"] = ["Eurasian wren"]
     double.lists["extlinks"] = [

@@ -20,7 +20,7 @@ from opilio.core.errors import ConfigError
 from opilio.core.files import read_text
 from opilio.core.records import Failure, FetchResult
 
-TOO_MANY_REQUESTS, SERVICE_UNAVAILABLE = 429, 503
+OK, TOO_MANY_REQUESTS, SERVICE_UNAVAILABLE = 200, 429, 503
 REFUSED_STATUSES = (401, 403)
 MAX_OPTION_S = 1e6
 MAX_QUOTA_S = 31 * 86400.0  # the longest known quota period
@@ -129,10 +129,14 @@ class EngineClient:
         self._next_at = 0.0
 
     async def send(self, request: ApiRequest) -> FetchResult:
-        """The response, after one retry if the engine asks for a short pause; a status from 400 on is a failure."""
+        """The response, after one retry if the engine asks for a short pause; a status from 400 on is a failure.
+
+        A success with Retry-After asks for it too: MediaWiki does so when its database lags behind (`maxlag`).
+        """
         fetched = await self._send_once(request)
         wait_s = self._requested_delay(fetched)
-        if fetched.failure is not None and fetched.failure.retry and 0 < wait_s <= self.limits.patience_s:
+        again = fetched.retry_after_s > 0 if fetched.failure is None else fetched.failure.retry
+        if again and 0 < wait_s <= self.limits.patience_s:
             fetched = await self._send_once(request)
             wait_s = self._requested_delay(fetched)
         if wait_s > self.limits.patience_s:
@@ -141,7 +145,8 @@ class EngineClient:
 
     def _requested_delay(self, fetched: FetchResult) -> float:
         """The pause that the engine asks for; the next request waits for it."""
-        retry_after_s = fetched.retry_after_s if fetched.status in (TOO_MANY_REQUESTS, SERVICE_UNAVAILABLE) else 0.0
+        asks = fetched.status in (OK, TOO_MANY_REQUESTS, SERVICE_UNAVAILABLE)
+        retry_after_s = fetched.retry_after_s if asks else 0.0
         wait_s = max(retry_after_s, quota_reset_s(fetched, self._clock.now()))
         self._next_at = max(self._next_at, self._clock.now() + wait_s)
         return wait_s

@@ -1,4 +1,5 @@
-"""Recognises spider traps by URL: endless paths, calendars, queries that multiply, session ids, sorted listings. Pure.
+"""Recognises spider traps by URL: endless paths, calendars, queries that multiply, session ids, sorted listings,
+tools of wikis. Pure.
 
 It is called once for every URL that is new to the frontier, so it counts distinct URLs. Large honest sites must pass:
 a directory of 50,000 pages, a forum of `?id=N`, the dated archive of a newspaper.
@@ -78,6 +79,17 @@ _MAX_YEARS_AHEAD = 100
 _BARE_DATE = re.compile(r"\d{4}[-/]\d{1,2}(?:[-/]\d{1,2})?/?$|[?&](?:date|day|month|week)=[-\d]+")
 # The headings of Apache's directory listings: the same files eight times over (mod_autoindex; before 2.0 ?N=D).
 _SORTED = re.compile(r"C=[NMSD][;&]O=[AD]|[NMSD]=[AD]").fullmatch
+# Tools around the articles of a wiki (MediaWiki, DokuWiki, MoinMoin), and reply forms of WordPress: for every article a
+# dozen pages with its words that are not articles. Wikipedia excludes them by robots.txt, most wikis do not.
+_WIKI_TOOL = re.compile(
+    r"(?:^|&)(?:(?:action=(?:edit|history|raw|submit|delete|protect|watch|unwatch|purge)|veaction=[a-z]+"
+    r"|title=[^&]*&action=info|do=(?:edit|revisions|diff|backlink|recent|login|register|subscribe)|redlink=1)(?:&|$)"
+    r"|returnto=|oldid=\d|diff=(?:\d|prev|next|cur)|replytocom=\d)"
+).search
+_SPECIAL_PAGE = re.compile(
+    r"(?:[/=])Special:(?:WhatLinksHere|RecentChanges|RecentChangesLinked|CreateAccount|UserLogin|MyContributions|MyTalk"
+    r"|Contributions|SpecialPages|Log|CiteThisPage|Search|Book|Export|PermanentLink|UrlShortener|ElectronPdf)\b"
+).search
 _DIGITS = re.compile(r"\d+")
 
 
@@ -131,6 +143,8 @@ class TrapDetector:
             return "too deep"
         if _REPEATED.search(f"/{path}/"):
             return "repeating path"
+        if "Special:" in url and _SPECIAL_PAGE(url):
+            return "wiki tool"
         return (
             self._check_session(host, url)
             or (self._check_query(host, path, query) if mark else "")
@@ -154,6 +168,8 @@ class TrapDetector:
         limits = self._limits
         if _SORTED(query) and (not path or path.endswith("/")):
             return "sorted listing"
+        if _WIKI_TOOL(query):
+            return "wiki tool"
         names = sorted(part.partition("=")[0] for part in query.split("&"))
         if len(names) > limits.max_parameters:
             return "too many parameters"

@@ -106,14 +106,12 @@ def google_engine(
     return context.paged_engine(adapter)
 
 
-def mediawiki_engine(
-    context: EngineContext, *, url: str = mediawiki.MEDIAWIKI_URL, article: str = "/wiki/"
-) -> SeedSource:
+def mediawiki_engine(context: EngineContext, *, url: str = mediawiki.MEDIAWIKI_URL, article: str = "") -> SeedSource:
     return context.paged_engine(mediawiki.MediaWiki(url, article, trusted=url != mediawiki.MEDIAWIKI_URL))
 
 
 def mediawiki_backlinks_engine(
-    context: EngineContext, *, url: str = mediawiki.MEDIAWIKI_URL, article: str = "/wiki/"
+    context: EngineContext, *, url: str = mediawiki.MEDIAWIKI_URL, article: str = ""
 ) -> SeedSource:
     adapter = mediawiki.MediaWikiBacklinks(url, article, trusted=url != mediawiki.MEDIAWIKI_URL)
     return context.paged_engine(adapter)

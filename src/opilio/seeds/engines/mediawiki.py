@@ -1,11 +1,12 @@
 """MediaWiki (Wikipedia and others): articles found by search, their external links, or articles that link to a page.
 
 It expects one request at a time and a User-Agent with a contact address. Errors have status 200. External links may
-lack their scheme, and are in `*` or, from newer servers, in `url`.
+lack their scheme, and are in `*` or, from newer servers, in `url`. Without `srwhat=text`, a wiki without CirrusSearch
+finds words in titles only. Checked with MediaWiki 1.39 (`tests/seeds/README.md`).
 """
 
-from collections.abc import Sequence
-from urllib.parse import quote, unquote, urlsplit
+from collections.abc import Iterable, Sequence
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from opilio.core.records import EngineAnswer, EngineHit, Failure
 from opilio.seeds.api_client import (
@@ -23,6 +24,7 @@ from opilio.seeds.queries import add_genre_words, sort_by_query_words
 
 MEDIAWIKI_URL = "https://en.wikipedia.org/w/api.php"
 MEDIAWIKI_PAGE_SIZE = 50
+USUAL_ARTICLE_PATH = "/wiki/"
 # Targets of citations that are not pages on the topic: archives, identifiers, catalogues.
 # fmt: off
 EXCLUDED_DOMAINS = (
@@ -33,34 +35,39 @@ EXCLUDED_DOMAINS = (
 
 
 class MediaWiki:
-    """Search: the URLs of the articles found."""
+    """Search: the URLs of the articles found. `article` is the path before a title; empty: as the wiki states."""
 
-    def __init__(self, url: str = MEDIAWIKI_URL, article: str = "/wiki/", *, trusted: bool = False) -> None:
+    def __init__(self, url: str = MEDIAWIKI_URL, article: str = "", *, trusted: bool = False) -> None:
         self._url = url
-        self._articles = f"{urlsplit(url).scheme}://{urlsplit(url).netloc}{article}"
+        self._site = f"{urlsplit(url).scheme}://{urlsplit(url).netloc}"
+        self._article = article
         self._trusted = trusted
 
     def build_request(self, want: ResultPageRequest) -> ApiRequest:
-        params = (
-            *(("action", "query"), ("list", "search"), ("format", "json"), ("maxlag", "5")),
-            *(
-                ("srsearch", add_genre_words(want.query, want.genre)),
-                ("srlimit", str(min(MEDIAWIKI_PAGE_SIZE, want.limit))),
-            ),
-            ("sroffset", str(want.page * min(MEDIAWIKI_PAGE_SIZE, want.limit))),
-        )
-        return ApiRequest(url=self._url, params=params, trusted=self._trusted)
+        size = min(MEDIAWIKI_PAGE_SIZE, want.limit)
+        listed = (("list", "search"), ("srwhat", "text"), ("srlimit", str(size)), ("sroffset", str(want.page * size)))
+        return self._query(*listed, ("srsearch", add_genre_words(want.query, want.genre)))
 
     def parse_results(self, tree: object, want: ResultPageRequest) -> ResultPage:  # noqa: ARG002 the shape's signature
         if failure := parse_search_error(tree):
             return ResultPage([], False, failure)
-        return ResultPage(list(map(self._article_url, parse_titles(tree))), get_path(tree, "continue") is not None)
+        return ResultPage(self._article_urls(tree, parse_titles(tree)), get_path(tree, "continue") is not None)
 
-    def _article_url(self, title: str) -> str:
-        return self._articles + quote(title.replace(" ", "_"), safe="/:(),'!*@")
+    def _query(self, *listed: tuple[str, str]) -> ApiRequest:
+        asked = () if self._article else (("meta", "siteinfo"), ("siprop", "general"))
+        params = (("action", "query"), ("format", "json"), ("maxlag", "5"), *asked, *listed)
+        return ApiRequest(url=self._url, params=params, trusted=self._trusted)
+
+    def _article_urls(self, tree: object, titles: Iterable[str]) -> list[str]:
+        """Their URLs, always on the host of the API: a response can't name another."""
+        stated = get_string(tree, "query", "general", "articlepath")
+        usual = f"{self._article or USUAL_ARTICLE_PATH}$1"
+        path = stated if stated.startswith("/") and "$1" in stated and not self._article else usual
+        return [self._site + path.replace("$1", quote(name.replace(" ", "_"), safe="/:(),'!*@")) for name in titles]
 
     def explain_failure(self, failure: Failure, tree: object) -> Failure:
-        return parse_error(tree) or failure
+        refused = Failure("status", f"{failure.detail}; wikis may require politeness.contact")
+        return parse_error(tree) or (refused if failure.kind == "key" else failure)
 
 
 class MediaWikiBacklinks(MediaWiki):
@@ -73,19 +80,23 @@ class MediaWikiBacklinks(MediaWiki):
     def build_request(self, want: ResultPageRequest) -> ApiRequest:
         page = want.query.removeprefix("link:")
         limit = str(min(MEDIAWIKI_PAGE_SIZE, want.limit))
-        if "://" in page and not page.startswith(self._articles):
+        title = self._title_of(page)
+        if not title:
             listed = (("list", "exturlusage"), ("euprop", "title"), ("eunamespace", "0"), ("eulimit", limit))
-            target = ("euquery", page.partition("://")[2])
-        else:
-            listed = (
-                ("list", "backlinks"),
-                ("blfilterredir", "nonredirects"),
-                ("blnamespace", "0"),
-                ("bllimit", limit),
-            )
-            target = ("bltitle", unquote(page.removeprefix(self._articles)).replace("_", " "))
-        params = (("action", "query"), ("format", "json"), ("maxlag", "5"), *listed, target)
-        return ApiRequest(url=self._url, params=params, trusted=self._trusted)
+            return self._query(*listed, ("euquery", page.partition("://")[2]))
+        listed = (("list", "backlinks"), ("blfilterredir", "nonredirects"), ("blnamespace", "0"), ("bllimit", limit))
+        return self._query(*listed, ("bltitle", title))
+
+    def _title_of(self, page: str) -> str:
+        """The title that a query names: itself, or the one in the URL of an article; empty for other sites."""
+        if "://" not in page:
+            return page
+        if not page.startswith(f"{self._site}/"):
+            return ""
+        prefixes = (self._article,) if self._article else (USUAL_ARTICLE_PATH, "index.php/")
+        found = parse_qs(urlsplit(page).query).get("title", [""])[0]
+        after = [page.partition(prefix)[2] for prefix in prefixes]
+        return (found or unquote(next(filter(None, after), ""))).replace("_", " ")
 
     def parse_results(self, tree: object, want: ResultPageRequest) -> ResultPage:  # noqa: ARG002 the shape's signature
         lists = [get_objects_or_none(tree, "query", name) for name in ("backlinks", "exturlusage")]
@@ -93,7 +104,7 @@ class MediaWikiBacklinks(MediaWiki):
         if found is None:
             return ResultPage([], False, parse_error(tree) or UNEXPECTED_JSON)
         titles = dict.fromkeys(filter(None, (get_string(entry, "title") for entry in found)))
-        return ResultPage(list(map(self._article_url, titles)), False)
+        return ResultPage(self._article_urls(tree, titles), False)
 
 
 class MediaWikiLinks:
