@@ -119,6 +119,7 @@ def test_s0_experiment_prints_the_papers_columns(lab: Lab, tiny: Path, tmp_path:
     columns = [f"{name}: label | self | paper" for name in ("breadth", "s0-earlier", "s0")]
     assert f"| pages | {' | '.join(columns)} | ceiling |" in report
     assert "The data differ" in report
+    assert "hollow: the paper" in (tmp_path / "harvest.svg").read_text()
     plots = ("harvest-s0-breadth", "harvest-s0-earlier", "harvest")  # against each, and all three
     assert all((tmp_path / f"{name}.png").exists() for name in plots)
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opilio.core.display import GRID_COLOR, PALETTE, new_figure, save_figure
-from opilio.lab.experiments.declarations import Experiment, Plot, Variant
+from opilio.lab.experiments.declarations import Experiment, PaperTable, Plot, Variant, paper_tables
 from opilio.lab.experiments.results import RunResult
 from opilio.lab.reports.tables import group_by_strategy, measure_interval, run_indices_by_case
 
@@ -68,7 +68,11 @@ def draw_plots(
                 elif plot.kind == "blocks":
                     _draw_blocks(figure.add_subplot(), mine, own, experiment.window if experiment else 0)
                 else:
-                    DRAW_FUNCTIONS[plot.kind](figure.add_subplot(), mine, own, seed)
+                    axes = figure.add_subplot()
+                    DRAW_FUNCTIONS[plot.kind](axes, mine, own, seed)
+                    if plot.kind == "harvest" and experiment is not None:
+                        shown = {name: own[name] for name in group_by_strategy(mine)}
+                        _draw_paper_values(axes, shown, paper_tables().get(experiment.paper))
                 for form in PLOT_FORMATS:
                     save_figure(figure, folder / f"{plot.file}.{form}", form)
             drawn.append(plot.file)
@@ -96,6 +100,17 @@ def _draw_harvest(axes: "Axes", runs: Sequence[RunResult], styles: LineStyles, s
 
     _draw_curves(axes, runs, rates, styles, seed)
     axes.set(xlabel="fetches", ylabel="harvest (relevant share)", title=_title("Harvest against pages", runs))
+
+
+def _draw_paper_values(axes: "Axes", styles: LineStyles, paper: PaperTable | None) -> None:
+    """The values of the paper's table as hollow markers, in the colour of the strategy."""
+    if paper is None:
+        return
+    count = sum(at <= axes.get_xlim()[1] for at in paper.at)
+    for name in styles.keys() & paper.values.keys():
+        theirs, color = paper.values[name][:count], styles[name].color
+        axes.plot(paper.at[:count], theirs, "o", markersize=5, markerfacecolor="none", color=color, clip_on=False)
+    axes.set_xlabel("fetches (hollow: the paper)")
 
 
 def _draw_recall(axes: "Axes", runs: Sequence[RunResult], styles: LineStyles, seed: int) -> None:
