@@ -237,6 +237,20 @@ FINDING = {
         {"/calendar/2199-01": "trap: calendar", "/x/x/x/x/x/x/": "trap: repeating path"},
         ("/calendar/2199-01", "/x/x/x/x/x/x/"),
     ),
+    "edit, history and special pages of wikis, reply forms of blogs": Feature(
+        pages("/index.php?title=Wren", "/wiki/Special:AllPages"),
+        {
+            "/index.php?title=Wren": "page",
+            "/index.php?title=Wren&action=edit": "trap: wiki tool",
+            "/wiki/Special:AllPages": "page",
+            "/wiki/Special:WhatLinksHere/Wren": "trap: wiki tool",
+            "/post?replytocom=7": "trap: wiki tool",
+        },
+        (
+            *("/index.php?title=Wren", "/index.php?title=Wren&action=edit", "/wiki/Special:AllPages"),
+            *("/wiki/Special:WhatLinksHere/Wren", "/post?replytocom=7"),
+        ),
+    ),
     "URLs out of [scope](configuration.md#scope)": Feature(
         {}, {"/denied/x": "out of scope: scope.deny /denied/*"}, ("/denied/x",)
     ),
