@@ -17,7 +17,18 @@ from tempfile import mkdtemp
 import msgspec
 
 from checks.postgres_server import ServerPair
-from checks.small_webs import CONTEXT, PATIENCE_S, SmallWeb, direct, grid, plain, run_command, served, settings_for
+from checks.small_webs import (
+    CONTEXT,
+    LOG_RESOLUTION_S,
+    PATIENCE_S,
+    SmallWeb,
+    direct,
+    grid,
+    plain,
+    run_command,
+    served,
+    settings_for,
+)
 from opilio.core.errors import CollectionError
 from opilio.engine.wiring.session import create_collection
 from opilio.lab.server.http import AccessLogEntry
@@ -41,8 +52,6 @@ FAULTS = (
     "promote",
 )
 CRAWLED_SHARE = 0.73  # of the web, when the last fault happens
-# A request counts as too early only by more than the web's server and a busy machine take to write their times down.
-TOLERANCE_S = 0.01
 LOG_LEASES = (
     """CREATE TABLE lease_log (id bigint GENERATED ALWAYS AS IDENTITY, host text, token bigint, held boolean,
     expires_at double precision, at double precision DEFAULT extract(epoch FROM clock_timestamp()))""",
@@ -240,7 +249,7 @@ def too_early(log: Sequence[AccessLogEntry], key: Callable[[AccessLogEntry], str
     last: dict[str, float] = {}
     count = 0
     for entry in sorted(log, key=attrgetter("at")):
-        count += entry.at - last.get(key(entry), 0.0) < DELAY_S - TOLERANCE_S
+        count += entry.at - last.get(key(entry), 0.0) < DELAY_S - LOG_RESOLUTION_S
         last[key(entry)] = entry.at
     return count
 

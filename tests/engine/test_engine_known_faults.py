@@ -5,14 +5,16 @@
 import json
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -28,9 +30,10 @@ ORPHAN_PATIENCE_S = 20.0
 
 
 def until(is_true: Callable[[], bool], process: "subprocess.Popen[str]") -> bool:
-    """Wait for something that a running command does; False if it ends before."""
+    """Wait for something that a running command does; False if it ends before, or does nothing for too long."""
+    ends_at = time.monotonic() + PATIENCE_S
     while not is_true():
-        if process.poll() is not None:
+        if process.poll() is not None or time.monotonic() > ends_at:
             return False
         time.sleep(0.01)
     return True
@@ -47,9 +50,7 @@ LOCAL_SETTINGS = (
 def test_form_for_new_crawls_refuses_local_settings(tmp_path: Path) -> None:  # F5
     secret = tmp_path / "secret.html"
     secret.write_text("<p>heliotrope heliotrope", encoding="utf-8")
-    with running([*COMMAND, "serve", "--home", str(tmp_path), "--port", "0"]) as process:
-        assert process.stdout is not None
-        address = process.stdout.readline().strip()
+    with serving("--home", tmp_path) as (address, _):
 
         def status(toml: str) -> int:
             form = {"topic": "wrens", "seeds": ROOT, "toml": toml.replace("FILE", str(secret)), "do": "check"}
@@ -63,6 +64,42 @@ def test_form_for_new_crawls_refuses_local_settings(tmp_path: Path) -> None:  # 
 
         assert status("[stop]\npages = 5") == 200
         assert [status(toml) for toml in LOCAL_SETTINGS] == [400] * len(LOCAL_SETTINGS)
+
+
+@contextmanager
+def serving(*options: object) -> Iterator[tuple[str, int]]:
+    """`opilio serve` on loopback; the address and the port."""
+    with running([*COMMAND, "serve", *map(str, options), "--port", "0"]) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().split()[-1]
+        yield address, int(urlsplit(address).port or 0)
+
+
+def status_of(port: int, *headers: str) -> int:
+    """The status of a request whose headers are sent as they are."""
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:
+        connection.sendall("\r\n".join(["GET / HTTP/1.1", *headers, "Connection: close", "", ""]).encode())
+        return int(connection.makefile("rb").readline().split()[1])
+
+
+def test_host_header_that_begins_like_an_address_is_refused(tmp_path: Path) -> None:  # F14
+    with serving("--home", tmp_path) as (_, port):
+        assert status_of(port, f"Host: 127.0.0.1:{port}") == 200
+        assert status_of(port, "Host: [::1].evil") in (400, 421)
+
+
+def test_wrong_tokens_do_not_lock_out_the_right_one(tmp_path: Path) -> None:  # F14
+    token = "the-right-token-of-this-server"
+    with serving("--home", tmp_path, "--token", token) as (_, port):
+        host = f"Host: 127.0.0.1:{port}"
+        wrong = {status_of(port, host, f"Authorization: Bearer wrong-{number}") for number in range(40)}
+        assert wrong == {401, 429}
+        assert status_of(port, host, f"Authorization: Bearer {token}") == 200
+
+
+def test_full_width_formula_is_text_in_csv(tmp_path: Path) -> None:  # F14
+    crawl(tmp_path / "c", {ROOT: page(BIRDS, title="\uff1d1+1")})
+    assert ",'\uff1d1+1," in run("export", tmp_path / "c", "--format", "csv").stdout
 
 
 def test_dying_workers_lose_no_page(tmp_path: Path) -> None:  # F6

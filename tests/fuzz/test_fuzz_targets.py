@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import pytest
 
+from checks.documents import docx, epub, pdf
 from opilio.core.clock import parse_date
 from opilio.core.errors import OpilioError, ParseError
 from opilio.core.records import FetchResult
@@ -31,6 +32,9 @@ from opilio.testing.parser import CONTENT_TYPES, check_page
 INPUTS = int(os.environ.get("FUZZ_INPUTS", "1000"))  # of each target
 SEED = os.environ.get("FUZZ_SEED", "0")
 URL = "http://a.example/dir/page"
+DOCX_TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+EPUB_TYPE = "application/epub+zip"
+PDF = pdf([["About the wren", "the owl"]], title="Wrens", link=URL, outline="About the wren")
 MEMBER = response_record(FetchResult(url=URL, status=200, headers=(("Content-Type", "text/html"),), body=b"<p>wren"))
 
 
@@ -60,6 +64,28 @@ def fuzz_document(data: bytes) -> None:
     for kind in ("application/xhtml+xml", "text/plain", "text/markdown", ""):
         with contextlib.suppress(ParseError):
             check_page(HtmlParser().parse(FetchResult(url=URL, headers=(("Content-Type", kind),), body=data)))
+
+
+def fuzz_file(data: bytes, kind: str) -> None:
+    with contextlib.suppress(ParseError):
+        check_page(HtmlParser().parse(FetchResult(url=URL, headers=(("Content-Type", kind),), body=data)))
+
+
+def fuzz_pdf(data: bytes) -> None:
+    fuzz_file(b"%PDF-1.4\n" + data, "application/pdf")
+
+
+def fuzz_xml(data: bytes) -> None:
+    fuzz_file(b"<article>" + data, "application/xml")
+
+
+def fuzz_zipped(data: bytes) -> None:
+    """As the text of a DOCX and a chapter of an EPUB, and as the bytes of both."""
+    text = data.decode("utf-8", "replace")
+    for whole, kind in ((docx(text), DOCX_TYPE), (epub(text), EPUB_TYPE)):
+        fuzz_file(whole, kind)
+        at = len(whole) * (data[0] if data else 0) // 256
+        fuzz_file(whole[:at] + data + whole[at + len(data) :], kind)
 
 
 def fuzz_sitemap(data: bytes) -> None:
@@ -155,6 +181,37 @@ TARGETS: dict[str, tuple[Callable[[bytes], None], tuple[bytes, ...]]] = {
             b"<p/>",
             b"> ",
             b"```",
+        ),
+    ),
+    "pdf": (
+        fuzz_pdf,
+        (PDF[:400], PDF[400:], PDF, b"stream\n", b"endstream", b"/Length 9", b"<<", b">>", b"1 0 R", b"["),
+    ),
+    "xml": (
+        fuzz_xml,
+        (
+            b"<title>",
+            b"</title>",
+            b"<para>wren wren ",
+            b"<a href='x'>",
+            b"&lt;",
+            b"<!DOCTYPE a [",
+            b"<![CDATA[",
+            b"]]>",
+        ),
+    ),
+    "zipped document": (
+        fuzz_zipped,
+        (
+            b"<w:p>",
+            b"</w:p>",
+            b"<w:t>wren",
+            b"</w:t>",
+            b"<w:tbl>",
+            b"<p>",
+            b"<a href='c0.xhtml'>",
+            b"PK\x01\x02",
+            b"PK",
         ),
     ),
     "sitemap": (

@@ -1,6 +1,8 @@
 """A web over real sockets on loopback: by Host header, as a proxy, with faults and a log."""
 
 import asyncio
+import socket
+import sys
 from pathlib import Path
 from typing import ClassVar
 
@@ -45,6 +47,27 @@ def test_server_runs_on_uvloop_when_it_is_installed(small_web: WarcWeb) -> None:
             return (await exchange(server.port, get(small_web.urls[30]))).count(b"HTTP/1.1 200")
 
     assert run_event_loop(main()) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system does not say when data came")
+def test_request_is_logged_when_it_was_received_however_late_it_is_read(small_web: WarcWeb) -> None:
+    server, blocked_s = LabWebServer(small_web), 0.05
+
+    async def main() -> float:
+        async with server:
+            with socket.create_connection(("127.0.0.1", server.port)) as connection:
+                connection.sendall(get(small_web.urls[30]))
+                # As if other processes had the machine: the event loop does not run.
+                starts_at = server.handler.clock.now()
+                while server.handler.clock.now() < starts_at + blocked_s:
+                    pass
+                read_after = server.handler.clock.now()
+                while not server.log:
+                    await asyncio.sleep(0)
+            return read_after
+
+    read_after = asyncio.run(main())
+    assert server.log[0].at < read_after
 
 
 def parts(url: str) -> tuple[str, str]:

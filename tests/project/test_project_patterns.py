@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 import opilio
+from opilio.parse.documents.pdf import LinkPlacement, PageLink
 
 TOO_STEEP = 9.0  # between linear (4) and quadratic (16)
 LENGTH = 12_000
@@ -37,7 +38,6 @@ COMPOSED = {
     "opilio.store.postgres.connection": "an attribute of the module, so it is tested",
     "opilio.core.scope": "a pattern of the user; those of fnmatch do not backtrack",
     "opilio.frontier.sqlite.queries": "a pattern of the user; those of fnmatch do not backtrack",
-    "opilio.parse.documents.pdf": "at most 500 plain anchors of at most 300 characters",
     "opilio.search.snippet": "words of a query, which are short",
     "opilio.search.word_forms": "one plain word",
     "opilio.seeds.api_client": "the user's keys",
@@ -216,3 +216,13 @@ def test_composed_patterns_are_known() -> None:
 def test_quadratic_pattern_is_recognized(source: str) -> None:
     pattern = re.compile(source, re.DOTALL)
     assert steepest(pattern, "findall")[0] > TOO_STEEP
+
+
+def test_placing_the_links_of_a_pdf_takes_linear_time() -> None:
+    """Text and links grow together; the anchors begin alike and match nowhere."""
+
+    def place(length: int) -> str:
+        links = [PageLink(f"http://a.example/{n}", "a" * 20 + f"b{n}") for n in range(length // 24)]
+        return LinkPlacement(links).place("a" * length)
+
+    assert growth(place, int) < TOO_STEEP

@@ -97,7 +97,7 @@ class LoggedFetch(NamedTuple):
 
 
 class AccessLogEntry(msgspec.Struct, frozen=True, array_like=True):
-    """One request. `target` is the path and query as they were sent."""
+    """One request. `at`: when it was received; `target` is the path and query as they were sent."""
 
     at: float
     host: str

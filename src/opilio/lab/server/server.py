@@ -8,6 +8,9 @@ internet. `opilio lab serve` runs it until it is stopped.
 
 import asyncio
 import signal
+import socket
+import struct
+import sys
 from collections.abc import Callable, Coroutine
 from html import escape
 from pathlib import Path
@@ -41,6 +44,8 @@ from opilio.lab.webs.web import ResponseSource, WarcWeb
 _ALLOW_ALL_ROBOTS = "User-agent: *\nDisallow:\n"
 _TEXT = (("Content-Type", "text/plain; charset=utf-8"),)
 _LOOPBACK = ("127.0.0.", "localhost", "[::1]")
+# tcpi_last_data_recv of Linux's struct tcp_info: milliseconds since the last data came.
+_TCP_INFO_BYTES, _LAST_DATA_RECEIVED_AT, _LAST_DATA_RECEIVED = 104, 56, struct.Struct("I")
 
 
 class LabServerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,6 +211,7 @@ class _ServerConnection(asyncio.Protocol):
         self._buffer = bytearray()
         self._transport: asyncio.Transport | None = None
         self._client_port = 0
+        self._received_at = 0.0
         self._delayed_send: asyncio.TimerHandle | None = None
         self._paused = False
 
@@ -233,8 +239,18 @@ class _ServerConnection(asyncio.Protocol):
         self._process_buffer()
 
     def data_received(self, data: bytes) -> None:
+        self._received_at = self._handler.clock.now() - self._unread_s()
         self._buffer += data
         self._process_buffer()
+
+    def _unread_s(self) -> float:
+        """How long ago the system received the data: on a busy machine this process may read it late."""
+        connection = self._transport.get_extra_info("socket") if self._transport is not None else None
+        if connection is None or sys.platform != "linux":
+            return 0.0
+        info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+        unread_ms: int = _LAST_DATA_RECEIVED.unpack_from(info, _LAST_DATA_RECEIVED_AT)[0]
+        return unread_ms / 1000.0
 
     def _process_buffer(self) -> None:
         """Respond to complete requests in the buffer, unless a response is delayed or the client does not read."""
@@ -264,11 +280,9 @@ class _ServerConnection(asyncio.Protocol):
     def _send(self, reply: ServedResponse, request: ParsedRequest) -> None:
         if self._transport is None:
             return
-        now = self._handler.clock.now()
         if request.size:
-            self._log.append(
-                AccessLogEntry(now, request.host, request.target, reply.status, self._client_port, request.method)
-            )
+            where = request.host, request.target, reply.status, self._client_port, request.method
+            self._log.append(AccessLogEntry(self._received_at, *where))
         connection = b"" if request.keep_alive else b"\r\nConnection: close"
         body = b"" if request.method == "HEAD" else reply.body
         self._transport.write(b"".join((reply.head, connection, HEAD_END, body)))

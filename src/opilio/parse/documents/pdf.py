@@ -6,6 +6,7 @@ benchmarks/README.md). A scanned PDF has no text: Opilio does no character recog
 
 import ctypes
 import re
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from html import escape
@@ -38,14 +39,16 @@ _FILE_NAME = re.compile(r"\.(?:docx?|indd|tex|dvi|qxd|pdf|odt)$", re.IGNORECASE)
 _PDF_DATE = re.compile(r"D:(\d{4})(\d{2})(\d{2})")
 
 
-class _PageLink(NamedTuple):
+class PageLink(NamedTuple):
+    """A link of a page and the text under it."""
+
     url: str
     anchor: str
 
 
 class _PdfPage(NamedTuple):
     lines: list[str]
-    links: list[_PageLink]
+    links: list[PageLink]
 
 
 def pdf_to_html(body: bytes) -> HtmlDocument:
@@ -105,7 +108,7 @@ def _read_page(document: "pdfium.PdfDocument", number: int) -> _PdfPage:
     return _PdfPage([line.strip() for line in text.splitlines() if line.strip()], links)
 
 
-def _annotations(document: "pdfium.PdfDocument", page: Any, text_page: Any) -> list[_PageLink]:  # noqa: ANN401 - untyped
+def _annotations(document: "pdfium.PdfDocument", page: Any, text_page: Any) -> list[PageLink]:  # noqa: ANN401 - untyped
     """The links of a page to URLs, with the text under each."""
     from pypdfium2 import raw
 
@@ -124,7 +127,7 @@ def _annotations(document: "pdfium.PdfDocument", page: Any, text_page: Any) -> l
         anchor = text_page.get_text_bounded(area.left, area.bottom, area.right, area.top)
         # A link over two lines has two areas.
         found[buffer.value.decode("utf-8", "replace")].append(" ".join(anchor.split()))
-    return [_PageLink(url, " ".join(filter(None, anchors))[:300]) for url, anchors in found.items()]
+    return [PageLink(url, " ".join(filter(None, anchors))[:300]) for url, anchors in found.items()]
 
 
 def _outline(document: "pdfium.PdfDocument") -> dict[int, list[tuple[int, str]]]:
@@ -159,7 +162,7 @@ def _page_html(page: _PdfPage, heads: set[str], outline: Sequence[tuple[int, str
     ranks = {_comparable(title): rank for rank, title in outline}
     shown = {_comparable(line) for line in lines}
     blocks = [f"<h{rank}>{escape(title)}</h{rank}>" for rank, title in outline if _comparable(title) not in shown]
-    links = _LinkPlacement(page.links)
+    links = LinkPlacement(page.links)
     for paragraph in _paragraphs(lines, ranks):
         rank = ranks.get(_comparable(paragraph))
         tag = f"h{rank}" if rank else "p"
@@ -167,21 +170,42 @@ def _page_html(page: _PdfPage, heads: set[str], outline: Sequence[tuple[int, str
     return "".join([*blocks, *links.unplaced()])
 
 
-class _LinkPlacement:
-    """Puts each link of a page around its anchor, where the text has it first."""
+class LinkPlacement:
+    """Puts each link of a page around its anchor, where the text has it first: in time linear in the text."""
 
-    def __init__(self, links: Sequence[_PageLink]) -> None:
+    def __init__(self, links: Sequence[PageLink]) -> None:
         self._left = {escape(link.anchor) or link.url: link.url for link in links}
-        # The longest first: one anchor may begin with another.
-        anchors = sorted((anchor for anchor in self._left if len(anchor) > 1), key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, anchors))) if anchors else None
+        self._anchors = sorted(anchor for anchor in self._left if len(anchor) > 1)
+        self._longest = max(map(len, self._anchors), default=0)
+        self._first = {anchor[0] for anchor in self._anchors}
+        # By anchor: the longest other one that it begins with.
+        self._within: dict[str, str] = {}
+        open_anchors: list[str] = []
+        for anchor in self._anchors:
+            while open_anchors and not anchor.startswith(open_anchors[-1]):
+                open_anchors.pop()
+            self._within[anchor] = open_anchors[-1] if open_anchors else ""
+            open_anchors.append(anchor)
 
     def place(self, text: str) -> str:
-        return self._pattern.sub(self._link, text) if self._pattern is not None and self._left else text
+        parts: list[str] = []
+        done = at = 0
+        while self._left and at < len(text):
+            anchor = self._anchor_at(text, at) if text[at] in self._first else ""
+            if url := self._left.pop(anchor, ""):
+                parts += (text[done:at], f'<a href="{escape(url)}">{anchor}</a>')
+                done = at + len(anchor)
+            at += len(anchor) or 1
+        return "".join((*parts, text[done:]))
 
-    def _link(self, found: re.Match[str]) -> str:
-        url = self._left.pop(found[0], "")
-        return f'<a href="{escape(url)}">{found[0]}</a>' if url else found[0]
+    def _anchor_at(self, text: str, at: int) -> str:
+        """The longest anchor at a place of the text; empty if there is no anchor."""
+        rest = text[at : at + self._longest]
+        place = bisect_right(self._anchors, rest)
+        anchor = self._anchors[place - 1] if place else ""
+        while not rest.startswith(anchor):
+            anchor = self._within[anchor]
+        return anchor
 
     def unplaced(self) -> list[str]:
         """The other links, as paragraphs of their own."""
