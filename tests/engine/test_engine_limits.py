@@ -11,7 +11,8 @@ from checks.costly_pages import URL, CostlyAnalyzer
 from opilio.core.records import Analysis, FetchResult, Lead
 from opilio.engine.workers import pool
 from opilio.engine.workers.pool import LIMIT_EXCEEDED, AnalysisError, WorkerPool
-from opilio.engine.workers.process import AnalysisLimits, one_blas_thread, set_blas_threads
+from opilio.engine.workers.process import AnalysisLimits
+from opilio.text.word_vectors import one_blas_thread, set_blas_threads
 
 # On a busy machine 0.2 s of CPU time can take long on the wall clock; only a blocked page reaches that limit.
 LIMITS = AnalysisLimits(cpu_s=0.2, wall_factor=1_000, memory_mb=256)

@@ -106,6 +106,17 @@ def test_both_of_two_equally_rare_words_are_needed(searcher: Searcher) -> None:
     assert searcher.search("barn night").notes == ()
 
 
+def test_rare_word_does_not_hide_pages_with_the_others(tmp_path: Path) -> None:
+    pages = [Sheet(url=f"{HOST}/git{n}", title=f"Git {n}", text=f"git stores commits, part {n}") for n in range(40)]
+    zoo = Sheet(url=f"{HOST}/zoo", title="Zoo", text="Lions eat meat.")
+    searcher = Searcher([store(tmp_path / "manual", [*pages, zoo])])
+    searcher.update_indexes()
+    results = searcher.search("when did git eat")
+    assert found(results)[0] == "zoo"
+    assert "git0" in found(results)
+    assert not any(hit.by_meaning for hit in results)
+
+
 def test_coverage_is_the_share_of_the_words_that_a_page_contains(searcher: Searcher) -> None:
     search = Search(
         searcher._open(), SearchRequest(query="large eagle wings lava"), FieldWeights(), RankingWeights(candidates=20)

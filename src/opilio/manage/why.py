@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from opilio.core.errors import CollectionError, ParseError
-from opilio.core.protocols import Database, FeatureEffect, Frontier, FrontierEntry, LinkExplanation
+from opilio.core.protocols import Database, Frontier, FrontierEntry, LinkExplanation
 from opilio.core.records import Reading, UrlState, url_key
 from opilio.core.urls import host_of, require_url
 from opilio.engine.link_scoring import LinkScorerContext, build_link_scorer
@@ -110,13 +110,9 @@ def _read_parent(collection: Collection, parts: AnalysisParts, entry: FrontierEn
     return None
 
 
-def _describe(feature: FeatureEffect) -> str:
-    text = FEATURE_DESCRIPTIONS.get(feature.name, feature.name)
-    return f"{text}: {feature.value:.2f}" if feature.name == "meaning" else text
-
-
 def _ranker_explanation(why: LinkExplanation, pages: list[str]) -> RankerExplanation:
-    effects = [ScoreEffect(_describe(p), round(p.effect, 3), round(p.value, 3)) for p in why.parts if p.name != "bias"]
+    named = [(FEATURE_DESCRIPTIONS.get(p.name, p.name), p) for p in why.parts if p.name != "bias"]
+    effects = [ScoreEffect(name, round(p.effect, 3), round(p.value, 3)) for name, p in named]
     effects += [ScoreEffect(name, round(effect, 3)) for name, effect in why.words]
     effects = sorted((e for e in effects if abs(e.effect) >= MIN_EFFECT), key=lambda e: -abs(e.effect))
     return RankerExplanation(

@@ -124,7 +124,7 @@ def scores_among(
     among = (tantivy.Occur.Must, tantivy.Query.const_score_query(chosen, 0.0))
     any_of = [(tantivy.Occur.Should, query) for query in queries]
     searcher = candidates[0].searcher
-    result = searcher.search(tantivy.Query.boolean_query([among, *any_of]), len(candidates))
+    result = searcher.search(tantivy.Query.boolean_query([among, *any_of]), len(candidates), count=False)
     keys = searcher.fast_field_values("key", [address for _, address in result.hits])
     found = {key: score for (score, _), key in zip(result.hits, keys, strict=True)}
     return np.array([found.get(one.key, 0.0) for one in candidates], dtype=np.float64)
@@ -136,7 +136,8 @@ class SearchPlan(msgspec.Struct, frozen=True, kw_only=True):
     text: list[tantivy.Query]
     similarities: list[Matrix] = []
     meaning_weight: float = 0.0
-    near: list[tantivy.Query] = []  # the pages nearest in meaning
+    near: list[tantivy.Query] = []  # the pages nearest in meaning, and the first ones by plain BM25
+    plain_best: list[int] = []  # keys of the latter, best first
 
 
 class Matches(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,7 +173,7 @@ def build_hit(
         fetched_at=float(stored["since"][0]),
         score=found.score,
         text_score=found.text_score,
-        by_meaning=found.text_score <= 0.0,
+        by_meaning=found.text_score <= 0.0 and found.coverage <= 0.0,
         tags=tuple(tags),
     )
 
@@ -198,6 +199,10 @@ class RankingWeights(msgspec.Struct, frozen=True, kw_only=True):
     lead_coverage: float = 0.7  # of the share that the beginning of its text contains
     plain: float = 0.3  # of the log of the score of the question's words as written
     plain_floor: float = 0.1  # the least such score, as a share of the best one
+    plain_pages: int = 10  # first pages by such scores of any of the words, which are candidates too
+    # That many of these pages keep a place among that many hits.
+    guarded: int = 3
+    guarded_places: int = 10
     meaning_pages: int = 50  # most similar pages that are added to the text matches
     min_similarity: float = 0.45  # of an added page
     min_similarity_alone: float = 0.35  # of an added page, if no page contains enough of the words
@@ -226,6 +231,17 @@ class RankingWeights(msgspec.Struct, frozen=True, kw_only=True):
         scores = self.combine(text, relevance, authority) + meaning_weight * meaning + words
         for one, score in zip(found, scores.tolist(), strict=True):
             one.score = score
+
+    def order(self, found: Iterable[SearchCandidate], plain_best: Sequence[int]) -> list[SearchCandidate]:
+        """By score, but the first pages by plain BM25 keep a place among the first hits, the last of these places."""
+        ordered = sorted(found, key=lambda one: -one.score)
+        guarded = dict.fromkeys(plain_best[: self.guarded])
+        lost = [one for one in ordered[self.guarded_places :] if one.key in guarded]
+        if not lost:
+            return ordered
+        kept = [one for one in ordered if one not in lost]
+        at = self.guarded_places - len(lost)
+        return [*kept[:at], *lost, *kept[at:]]
 
     def _words(self, one: SearchCandidate) -> float:
         """What the words of a question add besides the text score: how many of them, and where."""

@@ -276,9 +276,16 @@ def delete_index(collection: Path) -> None:
         # A temporary file of a reader may disappear.
         with suppress(FileNotFoundError):
             if path.is_dir():
-                shutil.rmtree(path)
+                _delete_folder(path)
             else:
                 path.unlink()
+
+
+def _delete_folder(folder: Path) -> None:
+    """Delete a folder in which readers may create lock files meanwhile: they no longer find it under its name."""
+    renamed = folder.with_name(f"{folder.name}.part")
+    shutil.rmtree(renamed, ignore_errors=True)
+    shutil.rmtree(folder.rename(renamed))
 
 
 @contextmanager

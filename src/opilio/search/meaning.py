@@ -22,6 +22,7 @@ from opilio.text.word_vectors import (
     Vectors,
     WordVectors,
     load_surface_vectors,
+    one_blas_thread,
     text_vector,
     to_bytes,
 )
@@ -127,7 +128,9 @@ class PageMeanings(msgspec.Struct, frozen=True, kw_only=True):
 
     def similarities(self, direction: Vectors) -> Matrix:
         """The similarity of each page to a query: the mean of the cosines of title and text."""
-        result: Matrix = self.vectors @ (np.concatenate((direction, direction)) / np.float32(2.0 * BYTE_SCALE))
+        both = np.concatenate((direction, direction)) / np.float32(2.0 * BYTE_SCALE)
+        with one_blas_thread():
+            result: Matrix = self.vectors @ both
         return result
 
     def nearest(self, similarities: Matrix, limit: int, least: float) -> KeyArray:

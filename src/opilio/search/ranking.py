@@ -57,6 +57,9 @@ MAX_FOREIGN_SHARE = 0.01  # of the pages that contain a word of another language
 RELAXED_NOTE = "No page contains enough of the words; these contain some of them, or are close in meaning."
 
 
+PlainHits = list[tuple[float, int]]  # score and key, best first
+
+
 class DistinctQueries(NamedTuple):
     """A query for each index, which together find each page once, and the number of these pages."""
 
@@ -115,15 +118,18 @@ class Search:
 
     def _facets(self, plan: SearchPlan) -> tuple[Facet, ...]:
         indexes = [FacetedIndex(searcher, index.schema, index.tags) for index, searcher in self._indexes]
-        return count_facets(
-            indexes, self._request.filters, lambda filters: self._distinct(self._union(plan, filters)).queries
-        )
+        return count_facets(indexes, self._request.filters, lambda filters: self._each_once(self._union(plan, filters)))
+
+    def _each_once(self, queries: list[tantivy.Query]) -> list[tantivy.Query]:
+        return queries if len(queries) == 1 else self._distinct(queries).queries
 
     def find_with_notes(self) -> tuple[Matches, tuple[str, ...]]:
         """The best pages, with fewer of the words if no page has enough of them, and remarks for the user."""
         query, matches = self._request.query, self.find()
         notes = [*self._unmatched_filters()]
-        if not matches.total and len(self._group.parts) > 1:
+        plain = set(matches.plan.plain_best)
+        enough = any(one.text_score > 0.0 or one.key not in plain for one in matches.found)
+        if not enough and len(self._group.parts) > 1:
             matches = self.find(relaxed=True)
             notes[:0] = [RELAXED_NOTE] if matches.total else []
         elif query.strip() and not any(map(str.isalnum, query)):
@@ -139,10 +145,12 @@ class Search:
             return self._matches(SearchPlan(text=text))
         least = self._ranking.min_similarity_alone if relaxed or self._foreign else self._ranking.min_similarity
         similarities = [index.load_meanings().similarities(direction) for index, _ in self._indexes]
+        plain = self._plain_best()
         plan = SearchPlan(
             text=text,
             similarities=similarities,
-            near=self._near(similarities, least),
+            near=self._near(similarities, least, plain),
+            plain_best=[key for _, key in sorted((hit for hits in plain for hit in hits), reverse=True)],
             meaning_weight=self._ranking.meaning_weight(len(self._content_words()), foreign=self._foreign),
         )
         return self._matches(plan)
@@ -224,14 +232,34 @@ class Search:
             ]
         return [builder.apply_filters(query, filters) for builder, query in zip(self._builders, queries, strict=True)]
 
-    def _near(self, similarities: Sequence[Matrix], least: float) -> list[tantivy.Query]:
-        """The pages nearest in meaning, as a query for each index."""
+    def _near(self, similarities: Sequence[Matrix], least: float, plain: Sequence[PlainHits]) -> list[tantivy.Query]:
+        """The pages nearest in meaning and those that plain BM25 ranks first, as a query for each index."""
         queries = []
-        for (index, _), similarity in zip(self._indexes, similarities, strict=True):
+        for (index, _), similarity, best in zip(self._indexes, similarities, plain, strict=True):
             keys = index.load_meanings().nearest(similarity, self._ranking.meaning_pages, least).tolist()
-            chosen = tantivy.Query.term_set_query(index.schema, "key", keys)
+            chosen = tantivy.Query.term_set_query(index.schema, "key", [*keys, *(key for _, key in best)])
             queries.append(tantivy.Query.const_score_query(chosen, 0.0))
         return queries
+
+    def _plain_best(self) -> list[PlainHits]:
+        """The first pages of each index by plain BM25: one word is enough, each as it is written, without stop words.
+
+        So a page that lacks the word that seems to decide a question ("why was gitcli taught") is a candidate too. None
+        if the query is in another language, or no page contains one of its words as it is written.
+        """
+        words = self._content_words()
+        text = " ".join(words)
+        if self._foreign or not all(self._builders[0].exact_share(word) for word in words):
+            return [[] for _ in self._indexes]
+        found: list[PlainHits] = []
+        for (_, searcher), builder in zip(self._indexes, self._builders, strict=True):
+            any_of = tantivy.Query.boolean_query([(tantivy.Occur.Should, word) for word in builder.as_written(text)])
+            query = builder.apply_filters(any_of, self._request.filters)
+            # Without a count, pages that can't be among the best are skipped.
+            hits = searcher.search(query, self._ranking.plain_pages, count=False).hits
+            keys = searcher.fast_field_values("key", [address for _, address in hits])
+            found.append([(float(score or 0.0), int(key or 0)) for (score, _), key in zip(hits, keys, strict=True)])
+        return found
 
     def _matches(self, plan: SearchPlan) -> Matches:
         """The number of matching pages, and the best ones, each page once.
@@ -259,7 +287,7 @@ class Search:
         rest = [one for one in tail if one.key not in first]
         if self._request.sort == "best":
             self._score(plan, list(first.values()), rest)
-        found = [*sorted(first.values(), key=lambda f: -f.score), *rest]
+        found = [*self._ranking.order(first.values(), plan.plain_best), *rest]
         all_read = all(count == len(candidates) for count, candidates in (*results, *added))
         if all_read:
             total = len(found)

@@ -24,6 +24,7 @@ from opilio.search.index import (
     DamagedIndexError,
     FullTextIndex,
     index_generation,
+    is_read_only,
     read_index,
     readable_index_folder,
     translate_index_errors,
@@ -262,11 +263,15 @@ class MeaningLoader:
 
 
 def _open_or_rebuild_index(folder: Path, name: str) -> OpenIndex:
-    """Open an index; rebuild it first if it is damaged."""
+    """Open an index; rebuild it first if it is damaged.
+
+    In a read-only folder it is only read again: it takes no lock there, so its owner may have changed it meanwhile.
+    """
     try:
         return read_index(folder, lambda: _open_index(folder, name))
     except DamagedIndexError:
-        rebuild_index(folder)
+        if not is_read_only(folder):
+            rebuild_index(folder)
         return read_index(folder, lambda: _open_index(folder, name))
 
 

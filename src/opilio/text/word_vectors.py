@@ -5,9 +5,12 @@ meaning have similar vectors in 16 languages, and a look-up takes the place of t
 words.
 """
 
+import ctypes
 import io
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -92,6 +95,45 @@ def to_bytes(vectors: Vectors) -> NDArray[np.int8]:
 def load_word_vectors(vocabulary: Vocabulary) -> WordVectors:
     """The shipped table, by the terms of a vocabulary."""
     return _load(vocabulary.language, vocabulary.normalizer)
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """While this is entered, matrix products use one thread.
+
+    Those of a page or a question are small, and more threads wait for each other: that took a quarter of the CPU time
+    of a crawled page (strategy `opilio`, two busy cores), and half of that of the first question of a process.
+    """
+    before = set_blas_threads(1)
+    try:
+        yield
+    finally:
+        set_blas_threads(before)
+
+
+def set_blas_threads(count: int) -> int:
+    """Set the number of threads of numpy's OpenBLAS; returns the number before, 0 if it is another library.
+
+    The environment variable for this is only read when numpy is imported.
+    """
+    library = _openblas()
+    if library is None:
+        return 0
+    for name in ("scipy_openblas_{}_num_threads64_", "scipy_openblas_{}_num_threads", "openblas_{}_num_threads"):
+        with suppress(AttributeError):
+            before = int(library[name.format("get")]())
+            library[name.format("set")](max(1, count))
+            return before
+    return 0
+
+
+@lru_cache(maxsize=1)
+def _openblas() -> ctypes.CDLL | None:
+    """The library that numpy loaded."""
+    with suppress(OSError, StopIteration):
+        maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+        return ctypes.CDLL(next(line.split(maxsplit=5)[5] for line in maps if "openblas" in line))
+    return None
 
 
 @lru_cache(maxsize=1)

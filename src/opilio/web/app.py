@@ -5,6 +5,7 @@ import secrets
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,6 @@ from starlette.staticfiles import StaticFiles
 
 from opilio.core.clock import SystemClock
 from opilio.core.errors import CollectionError, MissingExtraError, OpilioError, UsageError
-from opilio.text.word_vectors import load_surface_vectors
 from opilio.web.auth import COOKIE, AccessMiddleware, AccessPolicy, TokenChecker, TooManyRequestsError
 from opilio.web.collections import ServedCollections, UnknownCollectionError
 from opilio.web.context import (
@@ -47,6 +47,7 @@ from opilio.web.pages.stored_copy import original_route
 from opilio.web.templating import TemplateRenderer
 
 MAX_BODY_BYTES = 1_000_000
+FIRST_QUESTION = "pages about this topic"  # asked when the server starts
 FORM = "application/x-www-form-urlencoded"
 JSON = "application/json"
 METHODS = ["GET", "HEAD"]
@@ -280,9 +281,14 @@ def serve(folders: Sequence[Path], serving: UiServerConfig, announce: Callable[[
 
 
 def _refresh_indexes(context: AppContext) -> None:
-    """Update the indexes before the first search; the page of an unreadable collection shows the error."""
-    context.searchers.refresh(context.collections.folders)
-    load_surface_vectors()  # the first question needs them
+    """Update the indexes, and read what the first question of a user needs: indexes, and vectors of words and pages.
+
+    The page of an unreadable collection shows the error.
+    """
+    fresh = context.searchers.refresh(context.collections.folders)
+    if fresh.collections:
+        with suppress(OpilioError):
+            context.searchers.searcher_for(fresh.collections).search(FIRST_QUESTION)
 
 
 def is_loopback(host: str) -> bool:

@@ -35,7 +35,7 @@ from opilio.engine.link_scoring import LinkScorerContext, build_link_scorer, wit
 from opilio.engine.reseeding import seeds_finished_check
 from opilio.engine.wiring.topic import build_query_log_reader
 from opilio.engine.workers.pool import AnalysisPool, InlinePool, WorkerPool
-from opilio.engine.workers.process import AnalysisLimits, one_blas_thread
+from opilio.engine.workers.process import AnalysisLimits
 from opilio.parse.html import HtmlParser
 from opilio.store.collection import Collection
 from opilio.store.writer import CollectionWriter
@@ -44,6 +44,7 @@ from opilio.text.reading import PageReader
 from opilio.text.term_arrays import term_array
 from opilio.text.tokens import UrlTerms
 from opilio.text.vocabulary import Vocabulary
+from opilio.text.word_vectors import one_blas_thread
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.page_terms import SITE_TEXT_STATE, CachedIdf, PageTerms, SiteText
 from opilio.topic.setup import (

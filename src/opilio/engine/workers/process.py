@@ -33,6 +33,7 @@ from opilio.core.errors import OfflineWebError
 from opilio.core.records import Analysis, Failure, FetchResult, Lead
 from opilio.engine.analysis import PageAnalyzer
 from opilio.fetch.archive import unpack_response
+from opilio.text.word_vectors import set_blas_threads
 
 OUT_OF_MEMORY = 70  # exit code
 LARGE_BLOCK_BYTES = 1 << 20  # memory for larger bodies is given back to the system as soon as they are freed
@@ -86,36 +87,6 @@ class AnalysisLimits(msgspec.Struct, frozen=True, kw_only=True):
 def is_timeout(exit_code: int | None) -> bool:
     """True if a worker ended because of a time limit: another attempt would take as long."""
     return exit_code in (-signal.SIGPROF, -signal.SIGALRM)
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """While this is entered, matrix products use one thread.
-
-    Those of a crawl are small. More threads wait for each other, which took a quarter of the CPU time of a page
-    (measured with strategy `opilio` on two busy cores).
-    """
-    before = set_blas_threads(1)
-    try:
-        yield
-    finally:
-        set_blas_threads(before)
-
-
-def set_blas_threads(count: int) -> int:
-    """Set the number of threads of numpy's OpenBLAS; returns the number before, 0 if it is another library.
-
-    The environment variable for this is only read when numpy is imported.
-    """
-    with suppress(OSError, StopIteration):
-        maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
-        library = ctypes.CDLL(next(line.split(maxsplit=5)[5] for line in maps if "openblas" in line))
-        for name in ("scipy_openblas_{}_num_threads64_", "scipy_openblas_{}_num_threads", "openblas_{}_num_threads"):
-            with suppress(AttributeError):
-                before = int(library[name.format("get")]())
-                library[name.format("set")](max(1, count))
-                return before
-    return 0
 
 
 def return_large_blocks() -> None:
