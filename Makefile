@@ -63,8 +63,8 @@ quick: install-test
 check: lint check-files
 
 lint: install-test
-	$(BIN)/ruff check --quiet src tests benchmarks scripts
-	$(BIN)/ruff format --quiet --check src tests benchmarks scripts
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --quiet --check .
 	$(BIN)/mypy --no-error-summary
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/deptry src
@@ -115,10 +115,11 @@ $(HTML5LIB)/trees: tests/parse/html5lib_build.txt | $(BIN)/python
 		mv $(HTML5LIB)/html5lib-1.1/html5lib/tests/testdata/tree-construction $@ || \
 		echo "the source of html5lib can't be prepared: the tests of trees will be skipped" >&2
 
-# What the tests need beside .venv: servers, a browser, trees, manuals.
+# What the tests need beside .venv: servers, a browser, trees, a thesaurus, manuals.
 servers: $(SEARXNG)/.installed $(PYWB)/.installed $(HTML5LIB)/trees
 	@sh scripts/get_package.sh chromium chromium "the tests of the pages in a browser"
 	@sh scripts/get_package.sh initdb postgresql "the tests of collections in PostgreSQL"
+	@sh scripts/get_package.sh /usr/share/wordnet wordnet-base "the test of the thesaurus"
 	@for name in python3-doc git-doc sqlite3-doc postgresql-doc-15 valgrind; do \
 		sh scripts/get_package.sh /usr/share/doc/$$name $$name "the tests with manuals"; done
 

@@ -39,7 +39,7 @@ from opilio.store.collection import open_readonly
 
 DEPTH = 100
 ITEMS = 40  # pages asked for, per topic and kind of question
-NONE = RankingWeights(relevance=0.0, authority=0.0)
+NONE = RankingWeights(relevance=0.0)
 
 
 class Asked(NamedTuple):
@@ -225,8 +225,6 @@ def main() -> None:
     systems = {
         "plain BM25": plain_bm25,
         "fields": ours(FieldWeights(), NONE),
-        "+ authority": ours(FieldWeights(), RankingWeights(relevance=0.0)),
-        "+ relevance": ours(FieldWeights(), RankingWeights(authority=0.0)),
         "Opilio": ours(FieldWeights(), RankingWeights(), respell=True),
     }
     report(systems, sets)

@@ -60,14 +60,12 @@ def made_word(number: int) -> str:
 def documents(pages: int, words: int) -> Iterator[IndexDocument]:
     rng = np.random.default_rng(1)
     names = word_list()
-    keys = [url_key(f"http://host{n % HOSTS}.example/{n}") for n in range(pages)]
     for n in range(pages):
         drawn = np.minimum(rng.zipf(1.15, words + 4) - 1, VOCABULARY - 1)
         text = [names[i] for i in drawn]
-        targets = np.unique(np.array([keys[i] for i in (rng.random(20) ** 3 * pages).astype(int)], dtype=np.int64))
         yield IndexDocument(
-            key=keys[n], seq=n, url=f"http://host{n % HOSTS}.example/{n}", host=f"host{n % HOSTS}.example",
-            title=" ".join(text[:4]), body=" ".join(text[4:]), anchors=(text[0],), target_keys=targets.tobytes(),
+            key=url_key(url := f"http://host{n % HOSTS}.example/{n}"), seq=n, url=url, host=f"host{n % HOSTS}.example",
+            title=" ".join(text[:4]), body=" ".join(text[4:]), anchors=(text[0],),
             language=LANGUAGES[n % len(LANGUAGES)], genre=("news", "", "blogs")[n % 3], score=float(rng.random()),
             relevant=n % 5 == 0, date=1.6e9 + n * 1000, fetched_at=1.7e9,
         )  # fmt: skip
@@ -93,9 +91,6 @@ def make(folder: Path, pages: int, words: int) -> None:
             intake.index_batch(batch, ())
             spent = (time.process_time() - started) / pages * 1000
             print(f"indexed: {spent:.2f} ms of CPU a page, with making it and FTS5")
-            started = time.process_time()
-            intake.update_authority({})
-            print(f"authority: {time.process_time() - started:.1f} s of CPU")
             started = time.process_time()
             intake.update_subtopics(FullTextIndex(place).searcher())
             print(f"subtopics: {time.process_time() - started:.1f} s of CPU")

@@ -1,10 +1,10 @@
-"""What must be true of a simulated crawl: at every commit, when a process ends, and when the crawl is finished."""
+"""What must be true of a simulated crawl: after every step and commit, when a process ends, and at the end."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-from benchmarks.simulation.network import SimulatedNetwork
+from benchmarks.simulation.network import SimulatedNetwork, SimulatedWeb
 from benchmarks.simulation.processes import SimulatedPool
 
 from opilio.core.errors import CollectionError
@@ -20,19 +20,46 @@ from opilio.store.collection import open_readonly
 from opilio.store.connection import log_of
 
 
-def commit_problems(engine: Engine, connections: int, db: Database, pool: SimulatedPool | None) -> Iterator[str]:
-    """After every commit: one lease per host, and no more in flight and in memory than allowed."""
+def step_problems(engine: Engine, connections: int, pool: SimulatedPool | None) -> Iterator[str]:
+    """After every step: one lease per host, and no more in flight and in memory than allowed."""
     held = [lease.host for lease in engine._in_flight.leases]
     if len(held) > connections:
         yield f"{len(held)} leases in flight, {connections} allowed"
     if len(held) != len(set(held)):
         yield f"a host is leased twice: {sorted(held)}"
-    stored = db.execute("SELECT count(*) FROM frontier_lease").fetchone()[0]
-    if stored < len(held):
-        yield f"{len(held)} leases in flight, but {stored} in the database"
     # A visit fetches the next page while one is analyzed.
     if pool is not None and pool.waiting_pages > 2 * connections:
         yield f"{pool.waiting_pages} pages wait for analysis, {connections} connections"
+
+
+def commit_problems(engine: Engine, db: Database) -> Iterator[str]:
+    """After every commit: the database knows the leases that are held."""
+    held = len(engine._in_flight.leases)
+    stored = db.execute("SELECT count(*) FROM frontier_lease").fetchone()[0]
+    if stored < held:
+        yield f"{held} leases in flight, but {stored} in the database"
+
+
+def page_problems(db: Database, web: SimulatedWeb, all_links: bool, before: set[str]) -> Iterator[str]:
+    """After every commit and restart: no page is stored twice, no page, link or URL of `before` is lost; adds to it."""
+    states = dict(db.execute("SELECT url, state FROM frontier_url"))
+    stored = [url for (url,) in db.execute("SELECT url FROM page")]
+    if len(stored) != len(set(stored)):
+        yield "a page is stored twice"
+    if lost := before - states.keys():
+        yield f"URLs are lost: {sorted(lost)}"
+    before |= states.keys()
+    pages = set(stored)
+    for url, state in states.items():
+        answer = web.pages.get(url)
+        if state == DONE and answer is not None and answer.is_page and url not in pages:
+            yield f"{url} is done, but its page is missing"
+    for url in stored:
+        if states.get(url) != DONE:
+            yield f"{url} is stored, but its state is {states.get(url)}"
+        missing = [link for link in web.pages[url].links if all_links and link not in states]
+        if missing:
+            yield f"links of {url} are lost: {missing}"
 
 
 def stored_pages_and_rules(db: Database) -> tuple[set[str], set[str]]:
@@ -44,10 +71,10 @@ def stored_pages_and_rules(db: Database) -> tuple[set[str], set[str]]:
 
 
 def learner_states(engine: Engine) -> dict[str, bytes]:
-    """The states of all learners that have a journal."""
+    """The states of all learners."""
     committer = engine._parts.committer
     assert isinstance(committer, BatchCommitter)
-    states = {name: j.learner.snapshot() for name, j in committer._learning._journaled.items()}
+    states = {name: j.learner.snapshot() for name, j in committer._learning._learners.items()}
     learner = getattr(committer._link_scorer, "_learner", None)
     return states | ({"committee": learner.snapshot()} if learner is not None else {})
 
@@ -96,27 +123,17 @@ def final_problems(folder: Path, network: SimulatedNetwork, all_links: bool, poi
             url: (state, reason or "")
             for url, state, reason in db.execute("SELECT url, state, reason FROM frontier_url")
         }
-        stored = [url for (url,) in db.execute("SELECT url FROM page")]
+        yield from page_problems(db, network.web, all_links, set())
         failed_visits = [data for (data,) in db.execute("SELECT data FROM event WHERE kind = 'VisitFailed'")]
     web = network.web
-    if len(stored) != len(set(stored)):
-        yield "a page is stored twice"
     for url, (state, reason) in sorted(known.items()):
         answer = web.pages.get(url)
         if state < DONE:
             yield f"{url} has no result"
-        elif state == DONE and answer is not None and answer.is_page and url not in stored:
-            yield f"{url} is done, but its page is missing"
         elif state == FAILED and reason.startswith(("internal", "analysis-limit")) and url not in poisoned:
             yield f"{url} failed without a cause: {reason}"
         elif state == FAILED and answer is not None and answer.is_page and network.requests[url] < 1:
             yield f"{url} failed without a request: {reason}"
-    for url in stored:
-        if known.get(url, (0, ""))[0] != DONE:
-            yield f"{url} is stored, but its state is {known.get(url)}"
-        missing = [link for link in web.pages[url].links if all_links and link not in known]
-        if missing:
-            yield f"links of {url} are lost: {missing}"
     yield from (
         f"an error of the engine: {data!r}" for data in failed_visits if not any(u.encode() in data for u in poisoned)
     )

@@ -21,8 +21,9 @@ from benchmarks.simulation.processes import LoopClock, NoEndError, SimulatedPool
 
 from opilio.core.errors import CollectionError
 from opilio.core.events import BatchCommitted, Event
-from opilio.core.protocols import Fetcher
+from opilio.core.protocols import Database, Fetcher
 from opilio.core.settings import Settings
+from opilio.engine.loop import Engine
 from opilio.engine.wiring.assembly import AnalysisOptions
 from opilio.engine.wiring.session import CrawlSession, Machine, create_collection
 from opilio.engine.wiring.settings import CheckedSettings, check_settings
@@ -63,6 +64,7 @@ class Life:
     clock: LoopClock
     disk: Disk = field(init=False)
     session: CrawlSession | None = None
+    engine: Engine | None = None
     pool: SimulatedPool | None = None
     task: "asyncio.Task[str] | None" = None
     steps: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LAST_STEPS, 0))
@@ -108,6 +110,7 @@ class World:
         self._network = SimulatedNetwork(seed, self._web, self._settings.politeness.delay_s, self._report)
         self._poisoned: set[str] = set()  # pages on which workers died
         self._learned: Mapping[str, bytes] | None = None  # by the last process, if it ended between two commits
+        self._known: set[str] = set()  # URLs that were in the database at a commit
 
     def _choose_settings(self) -> Settings:
         rng, replace = self._rng, msgspec.structs.replace
@@ -169,8 +172,7 @@ class World:
         self.lives += 1
         loop = VirtualTimeLoop()
         life = Life(fault, self._rng, loop, LoopClock(loop, self._now))
-        if fault.on == "loop":
-            loop.on_step = partial(self._loop_step, life)
+        loop.on_step = partial(self._loop_step, life)
         life.disk = self._hook.disk = Disk(
             folder,
             partial(self._step, life),
@@ -198,6 +200,9 @@ class World:
         if life.pool is not None:
             self._poisoned |= {url for url, deaths in life.pool.deaths.items() if deaths > 1} | {*life.pool.timeouts}
         folder = self._next_folder(life, folder)
+        if fault.kind in POWER_FAULTS:
+            # A power failure may take commits back.
+            self._known.clear()
         if "lie" in self.faults:
             self.is_damaged = self.is_damaged or checks.is_damaged(folder)
         elif not self.problems:
@@ -253,13 +258,15 @@ class World:
         machine = Machine(life.clock, build_fetcher, AnalysisOptions(wrap_pool=wrap_pool), SimulatedFiles(life.disk))
         life.session = CrawlSession(collection, self._settings, machine, checked_settings(self._strategy).topic)
         async with life.session as session:
-            engine = session.engine
+            life.engine = engine = session.engine
             self._network.process_started(*checks.stored_pages_and_rules(collection.connection))
             self._check_learners(life)
+            self._check_pages(collection.connection)
             engine.add_listener(lambda event: self._heard(life, event))
             reason = await engine.run()
             if not life.is_dead:
                 self._report_all(checks.end_problems(engine, life.pool))
+                self._learned = checks.learner_states(engine)
         return reason
 
     def _report_all(self, problems: Iterable[str]) -> None:
@@ -283,9 +290,13 @@ class World:
                 for outcome in event.outcomes
                 if outcome.fetched.status == 200 and outcome.analysis is not None and outcome.analysis.failure is None
             }
-            connections = self._settings.engine.connections
             db = life.session._collection.connection
-            self._report_all(checks.commit_problems(life.session.engine, connections, db, life.pool))
+            self._report_all(checks.commit_problems(life.session.engine, db))
+            self._check_pages(db)
+
+    def _check_pages(self, db: Database) -> None:
+        all_links = self._strategy == "breadth"
+        self._report_all(checks.page_problems(db, self._web, all_links, self._known))
 
     def _step(self, life: Life, name: str) -> None:
         """A change of a file, an event of the network, or a part of the start or end of a worker."""
@@ -298,6 +309,9 @@ class World:
             life.disk.is_full = False
 
     def _loop_step(self, life: Life) -> None:
+        if life.engine is not None:
+            connections = self._settings.engine.connections
+            self._report_all(checks.step_problems(life.engine, connections, life.pool))
         self._count(life, "loop")
 
     def _count(self, life: Life, on: str) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from opilio.manage.results import LabelReport as LabelReport
     from opilio.manage.results import PageHistory as PageHistory
     from opilio.manage.results import Status as Status
+    from opilio.search.passages import PassageResults as PassageResults
     from opilio.search.results import SearchFilters as SearchFilters
     from opilio.search.results import SearchHit as SearchHit
     from opilio.search.results import SearchResults as SearchResults
@@ -51,6 +52,7 @@ _MODULES = {
     "opilio.core.events": ("Event",),
     "opilio.manage.pages": ("PageTable", "StoredPage"),
     "opilio.manage.results": ("Explanation", "LabelReport", "PageHistory", "Status"),
+    "opilio.search.passages": ("PassageResults",),
     "opilio.search.results": ("SearchFilters", "SearchHit", "SearchResults"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}

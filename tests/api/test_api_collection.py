@@ -83,6 +83,14 @@ def test_unknown_column_is_named(folder: Path) -> None:
         opilio.open(folder).pages(columns=["titel"])
 
 
+def test_wrong_conditions_and_labels_are_named(folder: Path) -> None:
+    birds = opilio.open(folder)
+    with pytest.raises(opilio.UsageError, match=r"pages\(\): min_score: expected number"):
+        birds.pages(min_score="high")  # type: ignore[arg-type]
+    with pytest.raises(opilio.UsageError, match=rf"label\(\): {SEED}: give True, False or None, not 'yes'"):
+        birds.label({SEED: "yes"})  # type: ignore[dict-item]
+
+
 def test_search_is_that_of_the_command(folder: Path) -> None:
     results = opilio.open(folder).search("wrens", limit=3, filters={"relevant": True})
     printed = json.loads(command("search", folder, "wrens", "--limit", 3, "--relevant", "--json").stdout)
@@ -105,13 +113,28 @@ def test_wrong_filters_are_named(folder: Path) -> None:
 def test_results_are_displayed_with_text_of_the_web_escaped(folder: Path) -> None:
     birds = opilio.open(folder)
     found = birds.search("wrens", filters={"hosts": ["hostile.example"]})
-    shown: list[Any] = [birds.pages(host="hostile.example"), found, birds.why(HOSTILE), birds.history(HOSTILE)]
+    pages = birds.pages(host="hostile.example")
+    passages = birds.passages("wrens", filters={"hosts": ["hostile.example"]})
+    assert len(passages) > 0
+    shown: list[Any] = [pages, next(iter(pages)), found, passages, birds.why(HOSTILE), birds.history(HOSTILE)]
     out = StringIO()
     for result in [birds, *shown]:
         Console(width=200, file=out).print(result)
         assert "<script" not in result._repr_html_()
-    assert ["alert(1)" in result._repr_html_() for result in shown] == [True] * 4
+    assert ["alert(1)" in result._repr_html_() for result in shown] == [True] * 6
     assert "<script>alert(1)" in out.getvalue()  # a terminal shows the text as it is
+
+
+def test_results_are_short_at_the_prompt(folder: Path) -> None:
+    birds = opilio.open(folder)
+    found = birds.search("wren", limit=3)
+    assert repr(found).startswith("SearchResults(query='wren', total=")
+    assert "hits=[3 items]" in repr(found)
+    assert repr(found.hits[0]).startswith(f"SearchHit(url={found.hits[0].url!r}, key=")
+    assert f"title={str(found.hits[0].title)!r}" in repr(found.hits[0])
+    page = next(iter(birds.pages(relevant=True)))
+    others = (birds.status, birds.why(page.url), birds.history(page.url), birds.passages("wren"))
+    assert [len(repr(one)) < 1_000 for one in (found, found.hits[0], *others)] == [True] * 6
 
 
 def test_closed_collection_is_refused(folder: Path) -> None:

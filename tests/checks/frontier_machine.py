@@ -138,6 +138,14 @@ class BothFrontiers(RuleBasedStateMachine):
     def readmit(self, host: str, reason: str, limit: int) -> None:
         self.both(lambda f: f.readmit(host, reason, limit, self.now))
 
+    @rule(path=paths)
+    def drop_refused(self, path: str) -> None:
+        self.both(lambda f: f.drop_refused(lambda url: "robots" if url.endswith(path) else ""))
+
+    @rule(host=hosts)
+    def reopen_host(self, host: str) -> None:
+        self.both(lambda f: f.reopen_host(host, "robots", self.now))
+
     @rule(host=hosts, delay_s=st.sampled_from([0.0, 3.0]))
     def set_delay(self, host: str, delay_s: float) -> None:
         self.both(lambda f: f.set_delay(host, delay_s))

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from opilio.methods.attributes.features import ROW_WIDTH, Labels, Rows
 from opilio.methods.attributes.learner import AttributeLearner
-from opilio.methods.attributes.rows import ROW_WIDTH, Labels, Rows
 
 Make = Callable[[int], AttributeLearner]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from checks.small_webs import BIRDS, TRAINS, page, settings_for, word
 from opilio.core.events import BatchCommitted, Event
-from opilio.core.protocols import JUDGE_STATE
+from opilio.core.protocols import JUDGE_STATE, Learns
 from opilio.core.settings import Tree
 from opilio.engine.commit import BatchCommitter
 from opilio.engine.link_memory import CommitteeLearner
@@ -97,8 +97,15 @@ def memory_of(batch_committer: BatchCommitter) -> CommitteeLearner:
     return chooser._learner
 
 
+def learner_of(batch_committer: BatchCommitter, name: str) -> Learns:
+    """A learner of a single crawler, or of the first agent."""
+    team = getattr(batch_committer._learning, "_team", None)
+    learning = batch_committer._learning if team is None else team.members[1].learning
+    return learning._learners[name].learner
+
+
 def judge_of(batch_committer: BatchCommitter) -> LearnedJudge:
-    judge = batch_committer._learning._learners[JUDGE_STATE]
+    judge = learner_of(batch_committer, JUDGE_STATE)
     assert isinstance(judge, LearnedJudge)
     return judge
 

@@ -232,12 +232,17 @@ FINDING = {
         dict.fromkeys(("/not-1", "/not-2", "/not-3"), "unknown") | {"/ugc": "page", "/nf2": "page robots:nofollow"},
         ("/nf1", "/nf2", "/nf3"),
     ),
-    "calendars, session ids, endless paths, query explosions": Feature(
+    "session ids (`jsessionid`, `PHPSESSID`, `sid` with 32 hexadecimal digits)": Feature(
+        pages("/topic?t=1"),
+        {"/topic?t=1": "page", f"/topic?t=1&sid={'0a' * 16}": "unknown"},
+        (f"/topic?t=1&sid={'0a' * 16}", "/topic;jsessionid=7?t=1&PHPSESSID=8"),
+    ),
+    "calendars, other session ids, endless paths, query explosions": Feature(
         {},
         {"/calendar/2199-01": "trap: calendar", "/x/x/x/x/x/x/": "trap: repeating path"},
         ("/calendar/2199-01", "/x/x/x/x/x/x/"),
     ),
-    "edit, history and special pages of wikis, reply forms of blogs": Feature(
+    "edit, history and special pages of wikis, reply forms of blogs and forums": Feature(
         pages("/index.php?title=Wren", "/wiki/Special:AllPages"),
         {
             "/index.php?title=Wren": "page",
@@ -245,10 +250,11 @@ FINDING = {
             "/wiki/Special:AllPages": "page",
             "/wiki/Special:WhatLinksHere/Wren": "trap: wiki tool",
             "/post?replytocom=7": "trap: wiki tool",
+            "/posting.php?mode=reply&t=7": "trap: forum tool",
         },
         (
             *("/index.php?title=Wren", "/index.php?title=Wren&action=edit", "/wiki/Special:AllPages"),
-            *("/wiki/Special:WhatLinksHere/Wren", "/post?replytocom=7"),
+            *("/wiki/Special:WhatLinksHere/Wren", "/post?replytocom=7", "/posting.php?mode=reply&t=7"),
         ),
     ),
     "URLs out of [scope](configuration.md#scope)": Feature(

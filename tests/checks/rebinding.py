@@ -1,4 +1,5 @@
-"""A name server that changes its answer, and fetches of the name. Runs in namespaces of its own, as root there.
+"""A name server that changes its answer or does not answer, and fetches of the names. Runs in namespaces of its own, as
+root there.
 
     unshare --map-root-user --mount --net python -m checks.rebinding FOLDER
 
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opilio.fetch.curl import CurlFetcher
+from opilio.fetch.http import FetchLimits, NetworkOptions
 
 PUBLIC, SECRET = "8.8.4.4", "127.0.0.1"
 # What the name server answers for each name, query by query; the last answer is repeated.
@@ -24,6 +26,8 @@ ANSWERS: dict[str, Sequence[Sequence[str]]] = {
     "changing.example": [[PUBLIC], [SECRET]],
     "both.example": [[SECRET, PUBLIC]],
 }
+# Names in this domain get no answer.
+SILENT, SILENT_NAMES = "silent", 40
 
 
 class NameServer(threading.Thread):
@@ -38,7 +42,8 @@ class NameServer(threading.Thread):
     def run(self) -> None:
         while True:
             query, client = self._socket.recvfrom(512)
-            self._socket.sendto(self._answer(query), client)
+            if SILENT.encode() not in query:
+                self._socket.sendto(self._answer(query), client)
 
     def _answer(self, query: bytes) -> bytes:
         labels, at = [], 12
@@ -77,15 +82,33 @@ async def main(folder: Path) -> None:
         writer.close()
 
     servers = [await asyncio.start_server(respond, address, 80) for address in (PUBLIC, SECRET)]
-    results = []
-    for name in ("honest.example", "changing.example", "changing.example", "both.example"):
-        fetcher = CurlFetcher("test")  # each with its own cache of names
-        fetched = await fetcher.fetch(f"http://{name}/")
-        await fetcher.close()
-        results.append([name, fetched.body.decode(), fetched.failure.kind if fetched.failure else ""])
+    results = [
+        await fetch(CurlFetcher("test"), name)  # each with its own cache of names
+        for name in ("honest.example", "changing.example", "changing.example", "both.example")
+    ]
+    one_handle = CurlFetcher("test", network=NetworkOptions(connections=1))
+    in_turn = [await fetch(one_handle, name) for name in ("unknown.example", "honest.example", "unknown.example")]
+    first = await fetch_beside_silent_names()
     for server in servers:
         server.close()
-    sys.stdout.write(json.dumps({"results": results, "connected": connected}))
+    sys.stdout.write(
+        json.dumps({"results": results, "in turn": in_turn, "connected": sorted(set(connected)), "first": first})
+    )
+
+
+async def fetch(fetcher: CurlFetcher, name: str) -> list[str]:
+    fetched = await fetcher.fetch(f"http://{name}/")
+    return [name, fetched.body.decode(), fetched.failure.kind if fetched.failure else ""]
+
+
+async def fetch_beside_silent_names() -> str:
+    """The name of the page that arrives first, when names without an answer are looked up before it."""
+    fetcher = CurlFetcher("test", limits=FetchLimits(connect_s=1.0))
+    names = [*(f"a{number}.{SILENT}.example" for number in range(SILENT_NAMES)), "honest.example"]
+    found = [await task for task in asyncio.as_completed([fetcher.fetch(f"http://{name}/") for name in names])]
+    await fetcher.close()
+    assert {one.failure.kind for one in found if one.failure} == {"dns"}
+    return found[0].url
 
 
 if __name__ == "__main__":

@@ -50,16 +50,13 @@ class SearchDouble:
 
     def engine(self, kind: str, **options: object) -> dict[str, Any]:
         """A table of seeds.engines for an engine of this server, asked without pauses."""
-        keyed = {"key": "env:TEST_SEARCH_KEY"} if kind in ("brave", "kagi", "mojeek", "marginalia", "google") else {}
+        keyed = {"key": "env:TEST_SEARCH_KEY"} if kind in ("brave", "kagi", "mojeek", "marginalia") else {}
         path = "mediawiki/w/api.php" if kind.startswith("mediawiki") else "searxng" if kind == "searxng" else ""
         url = f"{self.url}/{path or f'{kind}/search'}"
         if kind == "common-crawl":
             url = f"{self.url}/common-crawl"
-        tables: dict[str, dict[str, Any]] = {
-            "google": {"cx": "engine-1"},
-            "common-crawl": {"patterns": ["*.example"]},
-        }
-        return {"kind": kind, "url": url, "pause_s": 0.0, **keyed, **tables.get(kind, {}), **options}
+        patterns = {"patterns": ["*.example"]} if kind == "common-crawl" else {}
+        return {"kind": kind, "url": url, "pause_s": 0.0, **keyed, **patterns, **options}
 
 
 Answer = tuple[int, Any, dict[str, str]]
@@ -80,23 +77,6 @@ def _brave(double: SearchDouble, asked: Asked) -> Answer:
     more = (page + 1) * count < len(urls)
     query = {"original": q["q"], "more_results_available": more}
     return 200, {"type": "search", "query": query, "web": {"type": "search", "results": results}}, left
-
-
-def _google(double: SearchDouble, asked: Asked) -> Answer:
-    q = asked.query
-    if q.get("key") != KEY:
-        message = "API key not valid. Please pass a valid API key."
-        return 400, {"error": {"code": 400, "message": message, "errors": [{"reason": "badRequest"}]}}, {}
-    start, number = int(q["start"]), int(q["num"])
-    if number > 10 or start > 91:
-        return 400, {"error": {"code": 400, "message": "Request contains an invalid argument."}}, {}
-    urls = double.found("google", q["q"])
-    page = urls[start - 1 : start - 1 + number]
-    queries: dict[str, Any] = {"request": [{"startIndex": start}]}
-    if start - 1 + number < len(urls):
-        queries["nextPage"] = [{"startIndex": start + number}]
-    items = {"items": [{"title": "T", "link": u, "snippet": "s"} for u in page]} if page else {}
-    return 200, {"kind": "customsearch#search", "queries": queries, **items}, {}
 
 
 def _kagi(double: SearchDouble, asked: Asked) -> Answer:
@@ -214,7 +194,6 @@ def _sitemap(double: SearchDouble, asked: Asked) -> Answer:
 
 ENGINES: dict[str, Callable[[SearchDouble, Asked], Answer]] = {
     "brave": _brave,
-    "google": _google,
     "kagi": _kagi,
     "mojeek": _mojeek,
     "marginalia": _marginalia,
@@ -250,7 +229,6 @@ def _echo(double: SearchDouble, asked: Asked, fault: str) -> Answer:
     said = f"no token {' '.join(headers)} {' '.join(asked.query.values())} {query}"
     shapes: dict[str, Any] = {
         "brave": {"error": {"detail": said}},
-        "google": {"error": {"message": said}},
         "kagi": {"error": [{"message": said}]},
         "marginalia": {"error": said},
         "mojeek": {"response": {"status": said}},

@@ -271,8 +271,9 @@ def one_line(done: "Done | subprocess.CompletedProcess[str]") -> str:
 
 
 def by_host(log: Sequence[AccessLogEntry]) -> dict[str, list[AccessLogEntry]]:
+    """In the order of the responses, which is that of the requests to one host; the times are rounded."""
     found: dict[str, list[AccessLogEntry]] = defaultdict(list)
-    for access in sorted(log, key=lambda a: a.at):
+    for access in log:
         found[access.host].append(access)
     return found
 

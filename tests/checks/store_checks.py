@@ -1,4 +1,4 @@
-"""What every `Store` does: a Keeper over a collection, on disk or in memory.
+"""What a `CollectionWriter` does, with a collection on disk or in memory.
 
 Subclass with a fixture `store` that gives a fresh (collection, writer) pair.
 """
@@ -13,6 +13,7 @@ from opilio.core.events import CrawlStarted
 from opilio.core.records import Analysis, Failure, FetchResult, Lead, Outcome, Seed, Verdict, url_key
 from opilio.core.urls import host_of
 from opilio.store.collection import Collection
+from opilio.store.run_tables import SnapshotRow, write_snapshots
 from opilio.store.warc import response_record
 from opilio.store.writer import CollectionWriter
 
@@ -88,11 +89,10 @@ class StoreChecks:
     def test_snapshots_events_robots_and_seeds_are_kept(self, store: Pair) -> None:
         collection, writer = store
         with collection.unit_of_work():
-            for version in (1, 2, 2):
-                writer.write_snapshot("topic", version, 5.0, b"state")
+            states = [SnapshotRow("topic", version, 5.0, b"state") for version in (1, 2, 2)]
+            write_snapshots(collection.connection, states)
             writer.write_events([CrawlStarted(at=1.0, strategy="s0", resumed=False)])
-            writer.write_robots("http://a.example", 9.0, b"old")
-            writer.write_robots("http://a.example", 9.0, b"new")
+            writer.write_robots([("http://a.example", 9.0, b"old"), ("http://a.example", 9.0, b"new")])
             writer.write_seeds([Seed(url="http://a.example/", sources=("given", "found"))] * 2)
         found = collection.connection.execute("SELECT kind, data FROM event").fetchone()
         assert (found[0], msgspec.json.decode(found[1])["strategy"]) == ("CrawlStarted", "s0")

@@ -46,7 +46,7 @@ CONFIGS = {
     "unknown key": ("[politeness]\ndelay = 3\n", "unknown key 'politeness.delay' (did you mean 'delay_s'?)"),
     "unknown key behind a mark of the editor": ("\ufeff[politeness]\ndelay = 3\n", "unknown key 'politeness.delay'"),
     "unknown section": ("[polite]\nx = 1\n", "unknown key 'polite'"),
-    "unknown strategy": ("strategy = 'bredth'\n", "--strategy bredth: unknown (did you mean 'breadth'?)"),
+    "unknown strategy": ("strategy = 'bredth'\n", "strategy 'bredth': unknown (did you mean 'breadth'?)"),
     "unknown kind": ("[judge]\nkind = 'cosin'\n", "judge.kind = 'cosin': unknown (did you mean 'cosine'?)"),
     "unknown option of a kind": ("[judge]\nkind = 'cosine'\ntreshold = 1\n", "did you mean 'threshold'?"),
     "wrong type": ("[engine]\nworkers = 'many'\n", "c.toml: engine.workers: expected whole number, got string"),
@@ -126,9 +126,9 @@ COMMANDS = {
     "unknown command": (["craw"], 2, "craw"),
     "no number": (["crawl", "wrens", "--pages", "many"], 2, "'--pages'"),
     "status of nothing": (["status", "nowhere"], 1, "'opilio crawl TOPIC --into nowhere' makes one"),
-    "why of nothing": (["why", "nowhere", SEED], 1, "nowhere: is no collection"),
-    "verify of nothing": (["maintain", "verify", "."], 1, ".: is no collection"),
-    "export of nothing": (["export", "nowhere"], 1, "nowhere: is no collection"),
+    "why of nothing": (["why", "nowhere", SEED], 1, "nowhere: not a collection"),
+    "verify of nothing": (["maintain", "verify", "."], 1, ".: not a collection"),
+    "export of nothing": (["export", "nowhere"], 1, "nowhere: not a collection"),
 }
 
 
@@ -151,7 +151,7 @@ def test_folder_is_named_by_the_beginning_of_a_topic_without_spaces(tmp_path: Pa
 
 def test_folder_of_other_files_is_not_said_to_become_a_collection(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("")
-    assert "is no collection (no crawl.db in it); name a folder that a crawl made" in one_line(
+    assert "not a collection (it contains no crawl.db); name a folder that a crawl made" in one_line(
         opilio("status", tmp_path)
     )
 
@@ -249,7 +249,7 @@ def test_crawl_leaves_a_folder_alone_when_it_holds_other_files(tmp_path: Path) -
     (tmp_path / "thesis.txt").write_text("years of work")
     done = opilio("crawl", "wrens", "--seed", SEED, "--into", tmp_path)
     assert done.returncode == 1
-    assert "is not empty and is no collection" in one_line(done)
+    assert "is not empty and not a collection" in one_line(done)
     assert snapshot(tmp_path) == {"thesis.txt": b"years of work"}
 
 
@@ -324,6 +324,11 @@ def test_damaged_collection_is_reported_and_not_touched(folder: Path, damage: st
     assert after[warc_name(1)] == before[warc_name(1)]
 
 
+def test_copy_of_a_folder_to_a_folder_is_refused(folder: Path) -> None:
+    done = opilio("maintain", "copy", folder, folder.parent / "copy")
+    assert (done.returncode, "are folders; use cp -r, or give the address of a database" in one_line(done)) == (2, True)
+
+
 def test_damaged_settings_are_reported(folder: Path) -> None:
     destroy_config(folder)
     done = opilio("crawl", "--into", folder)
@@ -342,15 +347,15 @@ def test_settings_that_can_not_be_used_are_reported(folder: Path) -> None:
 
 
 OTHERWISE = [
-    (["--strategy", "s0"], "was begun with 'breadth'"),
+    (["--strategy", "s0"], "was started with 'breadth'"),
     (["--set", "judge.kind=contains"], "judge.kind = 'contains': "),
-    (["--set", "rank.kind=shark"], "was begun with 'breadth'; choose another --into"),
+    (["--set", "rank.kind=shark"], "was started with 'breadth'; choose another --into"),
     (["--set", "order.kind=best-first"], "order.kind = 'best-first': "),
-    (["--set", "boost.kind=pagerank"], "was begun with 'none'; choose another --into"),
-    (["trains"], "was begun with 'wrens"),
+    (["--set", "boost.kind=pagerank"], "was started with 'none'; choose another --into"),
+    (["trains"], "was started with 'wrens"),
     (["--set", 'topic.keywords=["xylophone"]'], "topic.keywords ['xylophone']: "),
     (["--set", "topic.description=xylophones"], "change the topic on its page ('opilio serve "),
-    (["--set", 'topic.examples=["nofile.html"]'], "was begun with []"),
+    (["--set", 'topic.examples=["nofile.html"]'], "was started with []"),
     (["--set", "topic.keyword=x"], "did you mean 'keywords'?"),
 ]
 

@@ -9,6 +9,7 @@ import pytest
 
 from checks.small_webs import COMMAND, SmallWeb, crawl, flags, grid, opilio, page, plain, served, settings_for
 from opilio import __version__
+from opilio.cli.crawl_run import merge_options
 from opilio.core.strategies import strategy_names
 
 SEED = "http://h0.example/0.html"
@@ -34,6 +35,13 @@ def test_crawl_resumes_when_run_again(tmp_path: Path) -> None:
     assert (first["schema"], first["pages"], second["pages"]) == (1, 5, 20)
     assert second["stop_reason"] == "nothing left to fetch"
     assert (second["state"], second["strategy"]) == ("stopped", "breadth")
+
+
+def test_options_of_a_kind_are_kept_in_whatever_order_they_are_set() -> None:
+    wiki = {"kind": "mediawiki", "url": "http://wiki.example/api.php"}
+    for names in (("kind", "url"), ("url", "kind")):
+        assigned = [f"seeds.engines.wiki.{name}={wiki[name]}" for name in names]
+        assert merge_options({}, assigned, None) == {"seeds": {"engines": {"wiki": wiki}}}
 
 
 def test_crawl_takes_everything_from_a_file(tmp_path: Path) -> None:
@@ -115,7 +123,7 @@ def test_export_writes_the_same_to_a_file_and_to_stdout(folder: Path, tmp_path: 
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == f"15 pages written to {out}\n"
     piped = subprocess.run(
-        [*COMMAND, "export", str(folder), "--format", form], capture_output=True, env=plain(), check=True
+        [*COMMAND, "export", str(folder), "--format", form, "--out", "-"], capture_output=True, env=plain(), check=True
     )
     assert piped.stdout == out.read_bytes()
     assert [p.name for p in tmp_path.iterdir()] == [out.name]

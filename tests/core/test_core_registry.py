@@ -17,6 +17,7 @@ from opilio.core.registry import (
     plugin_names,
     section_kinds,
 )
+from opilio.core.settings import convert_settings
 from opilio.frontier.policy import BestFirst
 
 KINDS = [(section, kind) for section in SECTION_GROUPS for kind in section_kinds(section)]
@@ -26,6 +27,29 @@ KINDS = [(section, kind) for section in SECTION_GROUPS for kind in section_kinds
 def test_every_kind_can_be_imported_and_completed_with_its_defaults(section: str, kind: str) -> None:
     defaults = {name: option.default for name, option in kind_options(section, kind).items()}
     assert complete_section(section, {"kind": kind}) == {"kind": kind, **defaults}
+
+
+@pytest.mark.parametrize(("section", "kind"), KINDS)
+def test_numbers_among_the_options_have_bounds(section: str, kind: str) -> None:
+    """An option without bounds accepts, for example, a negative weight and does harm in silence."""
+    for name, option in kind_options(section, kind).items():
+        assert option.annotation not in (int, float), f"{section}.{name}"
+
+
+@pytest.mark.parametrize(
+    ("section", "tree"),
+    [
+        ("rank", {"kind": "committee", "explore": -1.0}),
+        ("rank", {"kind": "committee", "shrinkage": 0.0}),
+        ("rank", {"kind": "linkscore", "tunnel_depth": -2}),
+        ("boost", {"kind": "hubs", "lift": -1.0}),
+        ("judge", {"kind": "learned", "share": 2.0}),
+    ],
+)
+def test_number_outside_its_bounds_is_refused(section: str, tree: dict[str, Any]) -> None:
+    (name,) = tree.keys() - {"kind"}
+    with pytest.raises(ConfigError, match=rf"^{section}\.{name}: expected (whole )?number [<>]=? "):
+        complete_section(section, tree)
 
 
 @pytest.mark.parametrize(("section", "kind"), DEFAULT_KINDS.items())
@@ -104,6 +128,13 @@ def test_each_ranker_has_its_own_limits_s0_26(kind: str, option: str, value: flo
             complete_section("rank", section)
     else:
         assert complete_section("rank", section)[option] == value
+
+
+def test_unknown_choice_of_a_setting_names_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match=r"a\.toml: topic\.around: invalid enum value 'page'; choose one of block, "):
+        convert_settings({"topic": {"around": "page"}}, "a.toml")
+    with pytest.raises(ConfigError, match=r"a\.toml: stop\.pages: expected whole number, got string$"):
+        convert_settings({"stop": {"pages": "all"}}, "a.toml")
 
 
 def test_unknown_choice_of_an_option_names_the_known_ones() -> None:

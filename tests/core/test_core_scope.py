@@ -58,6 +58,8 @@ def test_page_of_unknown_language_is_allowed() -> None:
     assert page_refusal(ScopeSettings(languages=["en"]), "text/html", "") == ""
 
 
-def test_wrong_rule_is_reported_with_its_source() -> None:
-    with pytest.raises(ConfigError, match=r"scope\.allow 'https://a\.example/': not a valid rule"):
-        validate_tree({"scope": {"allow": ["https://a.example/"]}}, "file.toml")
+# An empty rule would match every URL: with `--deny ""` nothing would be crawled.
+@pytest.mark.parametrize("rule", ["https://a.example/", "", " ", "/"])
+def test_wrong_rule_is_reported_with_its_source(rule: str) -> None:
+    with pytest.raises(ConfigError, match=rf"scope\.allow '{rule}': not a valid rule"):
+        validate_tree({"scope": {"allow": [rule]}}, "file.toml")

@@ -37,5 +37,5 @@ def test_invalid_file_is_named() -> None:
 
 
 def test_unknown_strategy_names_the_nearest() -> None:
-    with pytest.raises(ConfigError, match=r"--strategy opillo: unknown \(did you mean 'opilio'\?\); known: best-first"):
+    with pytest.raises(ConfigError, match=r"strategy 'opillo': unknown \(did you mean 'opilio'\?\); known: best-first"):
         load_strategy("opillo")

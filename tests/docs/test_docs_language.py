@@ -13,6 +13,9 @@ PAGES = sorted(
         *ROOT.glob("*.md"),
         *(ROOT / "docs").glob("*.md"),
         *(ROOT / "docs" / "decisions").glob("*.md"),
+        *(ROOT / "docs" / "papers").glob("*.md"),
+        *(ROOT / "docs" / "tutorials").glob("*.md"),
+        *(ROOT / "examples").rglob("*.md"),
         *(ROOT / "docs" / "lab").glob("*.md"),
         *(ROOT / "benchmarks").rglob("*.md"),
         *(ROOT / "src").rglob("*.md"),
@@ -20,7 +23,8 @@ PAGES = sorted(
 )
 BANNED = (
     "whoever|nobody|somebody|anybody|a person|is told|are told|tells?|told|said|looks? again|looked at|is none|so many"
-    "|goes? on where|under way|wish(es)?|manners|minds?|desk|shelf|shelves|keeper|ledger|rests|(is|are) no [a-z]+er"
+    "|goes? on where|under way|wish(es)?|manners|minds?|desk|shelf|shelves|keeper|ledger|rests"
+    "|(is|are) no (?!longer)[a-z]+er"
 )
 WORD = re.compile(rf"\b({BANNED})\b", re.IGNORECASE)
 CODE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
@@ -36,7 +40,9 @@ def _without_code(page: Path) -> list[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_lines_of_a_page_are_wrapped(page: Path) -> None:
     lines = enumerate(_without_code(page), start=1)
-    long = [n for n, line in lines if len(line) > WIDTH and not line.lstrip().startswith("|") and "](" not in line]
+    prose = [(n, line) for n, line in lines if not line.lstrip().startswith("|")]
+    # The address of a link may be longer than a line.
+    long = [n for n, line in prose if len(line) > WIDTH and " " in line[:WIDTH].lstrip("-1234567890. ")]
     assert long == [], f"lines over {WIDTH} columns"
 
 

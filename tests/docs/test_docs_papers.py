@@ -40,3 +40,6 @@ def test_cell_names_what_a_strategy_is_set_to(mode: str) -> None:
         for word in result:
             set_to = {v for strategy in MODES[mode] for v in values(strategy, re.findall(r"`([^`]+)`", row["setting"]))}
             assert word in set_to, f"{name}, {mode}: {word}, but it is {set_to}"
+        for strategy in MODES[mode] if "static:" not in row[mode] else ():
+            own = set(values(strategy, re.findall(r"`([^`]+)`", row["setting"])))
+            assert not result or not own or own & set(result), f"{name}, {strategy}: {own}"

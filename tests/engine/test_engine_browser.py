@@ -1,17 +1,20 @@
 """Real Chromium renders pages that need JavaScript; its requests are as polite as those of the fetcher."""
 
+import asyncio
 import sys
 from collections import Counter
 from pathlib import Path
 from types import FrameType
 
+import msgspec
 import pytest
 
 from checks.live_site import needs_chromium
 from checks.small_webs import BIRDS, SmallWeb, crawl, page, robots, rows, served, settings_for, stored, word
 from opilio.core.errors import ConfigError
+from opilio.core.records import FetchResult
 from opilio.engine.rendering import HostHistory
-from opilio.fetch.browser import find_chromium
+from opilio.fetch.browser import ChromiumBrowser, find_chromium
 from opilio.fetch.decoding import RecordedResponse
 from opilio.lab.server.server import LabWebServer
 from opilio.manage.status import collection_status
@@ -117,6 +120,58 @@ def test_requests_of_the_browser_obey_robots_and_the_address_guard(rendered: tup
     assert {entry.host for entry in server.log} <= {"app.example", "birds.example"}
     # The response that was fetched is the page: it is not requested again.
     assert asked.count("/wren") == 1
+
+
+class Datagrams(asyncio.DatagramProtocol):
+    """Counts what arrives."""
+
+    def __init__(self) -> None:
+        self.received = 0
+        self.arrived = asyncio.Event()
+
+    def datagram_received(self, data: bytes, address: object) -> None:
+        del data, address
+        self.received += 1
+        self.arrived.set()
+
+
+def test_page_sends_nothing_past_the_fetcher() -> None:
+    """WebRTC asks the servers of a page over UDP, and new windows have no frame when they are requested."""
+    needs_chromium()
+
+    async def start() -> tuple[int, bytes]:
+        transport, counter = await asyncio.get_running_loop().create_datagram_endpoint(
+            Datagrams, local_addr=("127.0.0.1", 0)
+        )
+        port = transport.get_extra_info("sockname")[1]
+        script = f"""
+            const peer = new RTCPeerConnection({{iceServers: [{{urls: "stun:127.0.0.1:{port}"}}]}});
+            peer.createDataChannel("wren");
+            peer.onicegatheringstatechange = () => peer.iceGatheringState === "complete" && fetch("/complete");
+            fetch("/wait").catch(() => {{}});
+            peer.createOffer().then((offer) => peer.setLocalDescription(offer));
+            open("/window");
+        """
+
+        async def load(url: str, kind: str) -> None:
+            del kind
+            if url.endswith("/complete"):
+                counter.arrived.set()
+            await counter.arrived.wait()
+
+        html = f"<p>{BIRDS}<script>{script}</script>".encode()
+        browser = ChromiumBrowser(find_chromium(), "Opilio/test")
+        try:
+            fetched = FetchResult(url="https://birds.example/", status=200, headers=(("Content-Type", "text/html"),))
+            dom = await browser.render(msgspec.structs.replace(fetched, body=html), load)
+            return counter.received, dom
+        finally:
+            await browser.close()
+            transport.close()
+
+    datagrams, dom = asyncio.run(start())
+    assert BIRDS.encode() in dom and b'<a href="https://birds.example/window">' in dom
+    assert datagrams == 0
 
 
 def test_dom_is_stored_beside_the_response(rendered: tuple[Path, LabWebServer]) -> None:

@@ -1,6 +1,8 @@
 """Crawls that read documents: stored, judged, searched, exported; and what was not read, with the reason."""
 
+import re
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from checks.documents import DOCBOOK, WREN, docx, epub, pdf
 from checks.small_webs import BIRDS, HTML, SmallWeb, crawl, page, rows, served, settings_for, stored
+from opilio.engine.workers.pool import CRASHED
 from opilio.fetch.decoding import RecordedResponse
 from opilio.manage.export import export_to_file
 from opilio.manage.status import collection_status
@@ -112,3 +115,20 @@ def test_page_with_too_many_tags_is_read_in_part(tmp_path: Path) -> None:
     with served(SmallWeb(web)) as server:
         crawl(tmp_path / "c", settings_for(server, [ROOT]))
     assert rows(tmp_path / "c", "SELECT truncated, words > 100000 FROM page") == [("length", 1)]
+
+
+def test_pdf_that_unpacks_to_more_than_the_memory_fails_and_the_crawl_goes_on(tmp_path: Path) -> None:
+    packed = zlib.compress(b" " * (400 << 20), 1)
+    stream = b"<< /Length %d /Filter /FlateDecode >>\nstream\n" % len(packed) + packed + b"\nendstream"
+    bomb = re.sub(rb"<< /Length.*?endstream", lambda _: stream, pdf([LINES]), count=1, flags=re.DOTALL)
+    web = {
+        ROOT: page(BIRDS, ["/bomb.pdf", "/owl"]),
+        f"{ROOT}bomb.pdf": document(bomb, "application/pdf"),
+        f"{ROOT}owl": page(BIRDS + " The owl."),
+    }
+    with served(SmallWeb(web)) as server:
+        crawl(tmp_path / "c", settings_for(server, [ROOT], engine={"workers": 1, "analysis_mb": 256}))
+    assert set(stored(tmp_path / "c")) == {ROOT, f"{ROOT}owl"}
+    reasons = rows(tmp_path / "c", "SELECT reason FROM frontier_url WHERE url LIKE '%bomb.pdf'")
+    ended = "2 worker processes ended while they analyzed this page (SIGABRT)"
+    assert reasons == [(f"{CRASHED} {ended}",)]

@@ -87,10 +87,14 @@ def test_private_addresses_are_not_requested_from_a_proxy(tmp_path: Path) -> Non
 
 
 class TrapBesideHonestHost(SmallWeb):
-    """An honest host about birds; one page in ten links to a host of random words that never ends."""
+    """An honest host about birds; one page in ten links to a host of random words that never ends.
 
-    def __init__(self) -> None:
+    The pages of the honest host have nearly the same words, if they are `alike`.
+    """
+
+    def __init__(self, alike: bool) -> None:
         super().__init__(grid(hosts=1, pages=900))
+        self._alike = alike
 
     @property
     def hosts(self) -> dict[str, int]:
@@ -105,16 +109,16 @@ class TrapBesideHonestHost(SmallWeb):
         found = super().find(url)
         if found is None:
             return None
-        # Pages with nearly the same words would count as copies.
-        more = f"<p>{text}</p>"
+        more = "" if self._alike else f"<p>{text}</p>"
         if rng.random() < 0.1:
             more += "".join(f'<p><a href="{link}">small birds: the wren and its nests</a></p>' for link in links)
         return RecordedResponse(200, (HTML,), found.body.replace(b"</body>", f"{more}</body>".encode()))
 
 
-def test_trap_beside_an_honest_host_takes_a_small_part_of_the_fetches(tmp_path: Path) -> None:  # F8
+@pytest.mark.parametrize("alike", [False, True])
+def test_trap_beside_an_honest_host_takes_a_small_part_of_the_fetches(tmp_path: Path, alike: bool) -> None:  # F8
     fetches = 800
-    with served(TrapBesideHonestHost()) as server:
+    with served(TrapBesideHonestHost(alike)) as server:
         limits = (f"stop.fetches={fetches}", "stop.pages=0")
         command = crawl_command(tmp_path / "c", server.proxy, ["http://h0.example/0.html"], *limits)
         with running(command) as process:

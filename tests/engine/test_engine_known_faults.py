@@ -88,6 +88,13 @@ def test_host_header_that_begins_like_an_address_is_refused(tmp_path: Path) -> N
         assert status_of(port, "Host: [::1].evil") in (400, 421)
 
 
+def test_second_host_header_is_refused(tmp_path: Path) -> None:  # F14
+    """The early version fails if httptools is installed, as with its `lab` feature: uvicorn uses it to read headers."""
+    with serving("--home", tmp_path) as (_, port):
+        assert status_of(port, f"Host: 127.0.0.1:{port}") == 200
+        assert status_of(port, f"Host: 127.0.0.1:{port}", "Host: evil.example") in (400, 421)
+
+
 def test_wrong_tokens_do_not_lock_out_the_right_one(tmp_path: Path) -> None:  # F14
     token = "the-right-token-of-this-server"
     with serving("--home", tmp_path, "--token", token) as (_, port):

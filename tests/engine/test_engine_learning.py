@@ -16,6 +16,7 @@ from checks.learning_webs import (
     crawl_and_tell,
     digest,
     judge_of,
+    learner_of,
     learning_tree,
     memory_of,
     mixed_web,
@@ -25,6 +26,7 @@ from checks.link_visits import found, url_of
 from checks.small_webs import BIRDS, CONTEXT, TOPIC, SmallWeb, crawl, known, page, redirect, rows, served, stored, word
 from opilio.core.clock import VirtualClock
 from opilio.core.events import BatchCommitted, Event
+from opilio.core.protocols import RANK_STATE, TOPIC_STATE
 from opilio.core.records import Analysis, FetchResult, Outcome, Verdict, url_key
 from opilio.engine.commit import BatchCommitter
 from opilio.engine.link_memory import CommitteeLearner
@@ -36,7 +38,7 @@ from opilio.learn.logistic import FEATURE_NAMES
 from opilio.learn.scoring import CommitteeOptions
 from opilio.manage.status import collection_status
 from opilio.manage.verify import verify
-from opilio.methods.attributes.link_scoring import AttributesLinkScorer
+from opilio.methods.attributes.ranker import AttributesLinkScorer
 from opilio.store import run_tables
 from opilio.store.collection import Collection
 from opilio.testing.conformance import check_learner, lead_to
@@ -89,12 +91,28 @@ def test_s1_goes_on_with_its_rows_and_its_queue_when_a_crawl_ends_without_a_word
         tree = {**learning_tree(server), "strategy": "s1-bayes"}
         before = crawl_and_stop_dead(tmp_path / "c", tree, 12)
         again = crawl_and_stop_dead(tmp_path / "c", tree, 0)
-    ranker, resumed = before._learning._learners["rank"], again._learning._learners["rank"]
-    assert resumed.snapshot() == ranker.snapshot()
+    assert learner_of(again, RANK_STATE).snapshot() == learner_of(before, RANK_STATE).snapshot()
     assert isinstance(before._link_scorer, AttributesLinkScorer) and isinstance(
         again._link_scorer, AttributesLinkScorer
     )
     assert set(again._link_scorer._queued) == set(before._link_scorer._queued)
+
+
+@pytest.mark.parametrize("strategy", ["s0", "s3-tswt", "s3-agents"])
+@pytest.mark.parametrize("period", [5, 1000])
+def test_topic_on_disk_is_the_one_in_memory_when_a_crawl_ends_without_a_word(
+    tmp_path: Path, strategy: str, period: int
+) -> None:
+    """Also the words of the pages since the last version of the table."""
+    with served(SmallWeb(mixed_web())) as server:
+        tree = {**learning_tree(server), "strategy": strategy, "expansion": {"period": period}}
+        before = crawl_and_stop_dead(tmp_path / "c", tree, 7)
+        again = crawl_and_stop_dead(tmp_path / "c", tree, 0)
+    was, now = learner_of(before, TOPIC_STATE), learner_of(again, TOPIC_STATE)
+    assert now.snapshot() == was.snapshot()
+    versions = rows(tmp_path / "c", "SELECT count(*) FROM snapshot WHERE name IN ('topic', 'agent-1/topic')")[0][0]
+    lessons = rows(tmp_path / "c", "SELECT count(*) FROM lesson WHERE name IN ('topic', 'agent-1/topic')")[0][0]
+    assert versions > 2 if period == 5 else lessons > 2
 
 
 @pytest.mark.parametrize("after", [3, 40])
@@ -126,7 +144,9 @@ def test_committee_hears_what_words_are_worth_on_pages_also_when_resumed(tmp_pat
     }
     with served(SmallWeb(web)) as server:
         # Both sides of the web in turns, at most one page of each per commit: most links are still queued at the end.
-        tree = learning_tree(server, engine={"batch": 1, "connections": 2}, frontier={"per_host": 1})
+        # Without waste control, which gives up the side without birds.
+        frontier = {"per_host": 1, "traps": False}
+        tree = learning_tree(server, engine={"batch": 1, "connections": 2}, frontier=frontier)
         before = crawl_and_stop_dead(tmp_path / "c", tree, 40)
         again = crawl_and_stop_dead(tmp_path / "c", tree, 0)
     result, told_again = values_of_words(before, feature), values_of_words(again, feature)

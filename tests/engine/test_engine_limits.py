@@ -10,7 +10,7 @@ import pytest
 from checks.costly_pages import URL, CostlyAnalyzer
 from opilio.core.records import Analysis, FetchResult, Lead
 from opilio.engine.workers import pool
-from opilio.engine.workers.pool import LIMIT_EXCEEDED, AnalysisError, WorkerPool
+from opilio.engine.workers.pool import CRASHED, LIMIT_EXCEEDED, WorkerPool
 from opilio.engine.workers.process import AnalysisLimits
 from opilio.text.word_vectors import one_blas_thread, set_blas_threads
 
@@ -73,15 +73,15 @@ def test_page_of_a_killed_worker_is_analyzed_again(tmp_path: Path) -> None:
 
 def test_page_that_ends_two_workers_fails(tmp_path: Path) -> None:
     found = with_pool(tmp_path, lambda pool: analyze(pool, "deadly", "b"))
-    assert isinstance(found[0], AnalysisError)
-    assert summary(found[1:]) == ["b"]
+    ended = "2 worker processes ended while they analyzed this page (exit status 3)"
+    assert summary(found) == [f"{CRASHED}: {ended}", "b"]
     assert len((tmp_path / "deadly").read_text()) == 2
 
 
 def test_pages_that_end_new_workers_do_not_end_the_crawl(tmp_path: Path) -> None:
     """They end processes that have started well: the limit on failing starts does not count them."""
     found = with_pool(tmp_path, lambda pool: analyze(pool, *(f"deadly-{n}" for n in range(4)), "b"))
-    assert summary(found) == ["AnalysisError"] * 4 + ["b"]
+    assert [text.partition(":")[0] for text in summary(found)] == [CRASHED] * 4 + ["b"]
 
 
 def test_pages_sent_while_a_dead_worker_is_noticed_are_analyzed(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ import pytest
 from checks.learning_webs import crawl_and_stop_dead, mixed_web
 from checks.small_webs import BIRDS, SmallWeb, crawl, page, rows, served, settings_for
 from opilio.core.settings import Tree
-from opilio.engine import parent_scores
+from opilio.engine import link_scoring
 from opilio.engine.commit import BatchCommitter
-from opilio.engine.parent_scores import ParentLinkScorer
+from opilio.engine.link_scoring import ParentLinkScorer
 from opilio.lab.server.server import LabWebServer
 from opilio.rank.link_scores import unpack
 from opilio.rank.topic_genre import KnownParents, TopicGenreOptions
@@ -62,7 +62,7 @@ def test_only_the_newest_pages_are_read_where_there_is_no_more_room(
     with served(SmallWeb(mixed_web())) as server:
         crawl(tmp_path / "c", tree(server))
         everything = known(crawl_and_stop_dead(tmp_path / "c", tree(server), 0)).known
-        monkeypatch.setattr(parent_scores, "MAX_LINKS", 3)
+        monkeypatch.setattr(link_scoring, "MAX_PARENT_LINKS", 3)
         newest = known(crawl_and_stop_dead(tmp_path / "c", tree(server), 0)).known
     assert 0 < len(newest) <= 3 < len(everything)
 

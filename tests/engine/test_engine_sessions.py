@@ -136,6 +136,29 @@ WALLS: dict[str, tuple[Behaviour, str]] = {
     "/refused": (answer(b"<p>not for you", "403 Forbidden"), "status 403"),
     "/login": (answer(b"<h1>Sign in</h1><form><input name=p type='password'></form>"), "login Sign in"),
     "/consent": (answer(b"<title>Before you continue</title><form>Accept all"), "consent Before you continue"),
+    "/named-otherwise": (
+        answer(b"<title>Shop</title><p>Type the characters: are you a robot?<form action=/errors/validateCaptcha>"),
+        "challenge Amazon",
+    ),
+    "/site-first": (answer(b"<title>News - Robot check</title><p>Unusual activity"), "challenge News - Robot check"),
+    "/google": (
+        answer(b"<title>Before you continue to Search</title><form><button><b>Accept all</b></button></form>"),
+        "consent Before you continue to Search",
+    ),
+    # Ordinary pages with such words, also short ones with a login form in the menu.
+    "/poem": (answer(b"<title>Just a moment in time | Poems</title><p>The wren sings."), ""),
+    "/verse": (answer(b"<title>Just a Moment - Poems</title><h1>Just a Moment</h1><p>The wren sings."), ""),
+    "/film": (answer(b"<title>Access Denied (film)</title><p>A film about a robot and a wren."), ""),
+    "/song": (answer(b"<title>Please Wait, Mr. Postman</title><p>A song about a browser of letters."), ""),
+    "/cloudflare-article": (answer(b'<title>What is "Just a moment..."?</title><p>Cloudflare verifies browsers.'), ""),
+    "/privacy": (answer(b"<title>Privacy settings | Docs</title><p>Wrens choose. <button>I agree</button>"), ""),
+    "/gdpr": (answer(b"<title>Cookie consent and the law</title><p>Law. <button>Accept all</button>"), ""),
+    "/help": (answer(b"<form><input type=password></form><title>How to log in here</title><p>Help for wrens."), ""),
+    "/story": (answer(b"<form><input type=password></form><title>Sign in the window</title><p>A story."), ""),
+    "/missing": (
+        answer(b"<h1>Gone</h1><script src=/cdn-cgi/challenge-platform/scripts/jsd/main.js></script>", "404 Not Found"),
+        "status 404",
+    ),
     "/about": (answer(b"<title>How to log in</title><p>An article without a form, about wrens."), ""),
     "/long": (answer(b"<title>Access denied</title><p>" + b"wren " * 200), ""),
 }

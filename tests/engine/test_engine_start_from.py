@@ -56,7 +56,7 @@ def test_start_from_is_a_flag(learnt: Path, tmp_path: Path) -> None:
         assert done.returncode == 0, done
         again = opilio("crawl", *more, "--start-from", tmp_path, "--into", tmp_path / "c", "-q")
     assert again.returncode == 2
-    assert "was begun already" in one_line(again)
+    assert "has been started already" in one_line(again)
 
 
 def test_start_from_is_refused_when_there_is_nothing_to_start_from(tmp_path: Path) -> None:
@@ -64,9 +64,9 @@ def test_start_from_is_refused_when_there_is_nothing_to_start_from(tmp_path: Pat
         crawl(tmp_path / "breadth", learning_tree(server, strategy="breadth", stop={"pages": 2}))
         create_crawl(tmp_path / "new", resolve_settings(learning_tree(server)))._collection.close()
         cases = {
-            tmp_path / "gone": "is no collection",
-            tmp_path / "breadth": "was crawled by strategy 'breadth', which leaves no model of links",
-            tmp_path / "new": "has learnt nothing yet",
+            tmp_path / "gone": "not a collection",
+            tmp_path / "breadth": "was crawled by strategy 'breadth', which stores no link model",
+            tmp_path / "new": "has not learned anything yet",
         }
         for folder, result in cases.items():
             with pytest.raises(ConfigError, match=f"--start-from .*{result}"):

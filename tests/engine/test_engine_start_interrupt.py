@@ -28,7 +28,7 @@ STEPS = [
     "opilio.engine.wiring.assembly:build_analysis_parts",
     "opilio.engine.workers.pool:WorkerPool.start",
     "opilio.engine.workers.pool:start_with_signals_blocked",
-    "opilio.engine.wiring.session:build_frontier_policy",
+    "opilio.engine.wiring.session:build_frontier",
     "opilio.engine.wiring.session:CrawlSession._prepare_run",
     "opilio.engine.wiring.session:build_engine",
     "opilio.engine.loop:Engine.run",

@@ -85,7 +85,7 @@ def test_stop_says_so_when_every_host_asks_to_wait(tmp_path: Path) -> None:
     with served(SmallWeb(web)) as server:
         reason = crawl(tmp_path / "c", settings_for(server, ["http://a.example/"]))
     assert reason.startswith("no page could be fetched; every host left has to wait 3")
-    assert reason.endswith("run again later to go on")
+    assert reason.endswith("run again later to resume")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -1,6 +1,7 @@
 """Waste control: places that yield nothing are given up and tried again later; listings and redirects are not."""
 
 import itertools
+from collections.abc import Collection as AnyCollection
 
 import msgspec
 import pytest
@@ -8,8 +9,9 @@ import pytest
 from opilio.core.events import Event, TrapFound, TrapRetried
 from opilio.core.records import Analysis, FetchResult, Lead, Outcome, UrlState, Verdict, url_key
 from opilio.core.urls import host_of
+from opilio.engine.politeness.host_yield import GivenUpPlace, YieldLimits, places_of
 from opilio.engine.politeness.traps import load_given_up, save_given_up
-from opilio.engine.politeness.waste_control import GivenUpPlace, YieldLimits, YieldMonitor, places_of
+from opilio.engine.politeness.waste_control import YieldMonitor
 from opilio.frontier.memory import MemoryFrontier
 from opilio.frontier.policy import FrontierPolicy
 from opilio.lab.experiments.traps import TrapOptions, run_trap_case
@@ -26,6 +28,11 @@ def outcome(url: str, relevant: bool = False, parent: str = "", location: str = 
     fetched = FetchResult(url=url, status=301 if location else 200, location=location)
     analysis = None if location else Analysis(verdict=Verdict(score=float(relevant), relevant=relevant))
     return Outcome(lead=lead(url, parent), fetched=fetched, analysis=analysis, duplicate_of=duplicate_of)
+
+
+def page_of_same_words(url: str) -> Outcome:
+    analysis = Analysis(verdict=Verdict(score=1.0, relevant=True), sample_terms=bytes(range(40)))
+    return Outcome(lead=lead(url), fetched=FetchResult(url=url), analysis=analysis)
 
 
 class Crawl:
@@ -95,6 +102,21 @@ def test_copies_take_fewer_fetches() -> None:
     for url in trap_urls(fetches - 1):
         copies.fetch(outcome(url, relevant=True, duplicate_of=1))
     assert copies.patterns == crawl.patterns
+
+
+def test_relevant_pages_of_the_same_words_are_copies_beside_others() -> None:
+    crawl = Crawl()
+    crawl.fetch_good(40)
+    for number in range(100):
+        crawl.fetch(page_of_same_words(f"http://farm.example/{number}"))
+    assert crawl.patterns == ["*://farm.example/*"]
+
+
+def test_relevant_pages_of_the_same_words_are_no_copies_without_others() -> None:
+    crawl = Crawl()
+    for number, url in enumerate(trap_urls(60)):
+        crawl.fetch(page_of_same_words(f"http://shop.example/{number}"), outcome(url))
+    assert crawl.patterns == ["*://trap.example/maze/*"]
 
 
 def test_nothing_is_given_up_before_the_crawl_yields_anything() -> None:
@@ -223,6 +245,62 @@ def test_given_up_places_are_kept_with_the_collection() -> None:
     assert resumed.monitor.refusal_reason(url) == crawl.monitor.refusal_reason(url) != ""
 
 
+def subdomain_urls(count: int) -> list[str]:
+    return [f"http://h{n}.trap.example/" for n in range(count)]
+
+
+def crawl_subdomains(crawl: Crawl, fetches: int, relevant: AnyCollection[int] = (), outside: bool = False) -> None:
+    """Fetch one page of each sub-domain; it was linked from the one before, or from elsewhere."""
+    urls = subdomain_urls(fetches)
+    crawl.frontier.add([lead(url) for url in urls], 0.0)
+    for number, url in enumerate(urls):
+        parent = GOOD[0] if outside else urls[number - 1] if number else ""
+        crawl.fetch(outcome(url, relevant=number in relevant, parent=parent))
+
+
+def test_domain_of_ever_new_hosts_is_given_up_and_tried_again() -> None:
+    crawl = Crawl(YieldLimits(retry_after=50))
+    crawl.fetch_good(40)
+    waiting = [f"http://other{n}.trap.example/" for n in range(5)]
+    crawl.frontier.add([lead(url) for url in waiting], 0.0)
+    crawl_subdomains(crawl, 60)
+    assert crawl.patterns == ["*://*.trap.example/*"]
+    reason = crawl.monitor.refusal_reason("http://new.trap.example/")
+    assert reason.startswith("trap: low yield of *://*.trap.example/*: 0 of ")
+    entries = [crawl.frontier.entry(host_of(url), url_key(url)) for url in waiting]
+    assert [(e.state, e.reason) for e in entries if e is not None] == [(UrlState.DROPPED, reason)] * 5
+    # The hosts are stored with the place, so that a resumed crawl can try them too.
+    stored = msgspec.json.decode(msgspec.json.encode(crawl.monitor.given_up), type=list[GivenUpPlace])
+    assert {host_of(url) for url in waiting} <= set(stored[0].hosts)
+    crawl.fetch_good(60)
+    retried = [event.urls for event in crawl.events if isinstance(event, TrapRetried)]
+    assert retried == [2]
+    crawl.fetch(outcome(waiting[0], relevant=True))
+    assert crawl.monitor.refusal_reason("http://new.trap.example/") == ""
+
+
+def test_domain_that_owners_share_is_not_given_up_for_links_from_outside() -> None:
+    crawl = Crawl()
+    crawl.fetch_good(40)
+    crawl_subdomains(crawl, 60, outside=True)
+    assert crawl.patterns == []
+
+
+def test_domain_with_relevant_pages_is_kept() -> None:
+    crawl = Crawl()
+    crawl.fetch_good(40)
+    crawl_subdomains(crawl, 60, relevant=range(0, 60, 10))
+    assert crawl.patterns == []
+
+
+def test_domain_of_a_boosted_host_is_kept() -> None:
+    crawl = Crawl()
+    crawl.protected.add("h7.trap.example")
+    crawl.fetch_good(40)
+    crawl_subdomains(crawl, 60)
+    assert crawl.patterns == []
+
+
 @pytest.mark.parametrize(
     ("url", "place", "pattern"),
     [
@@ -241,17 +319,28 @@ def test_narrowest_place_has_a_pattern(url: str, place: str, pattern: str) -> No
 def test_memory_is_bounded() -> None:
     crawl = Crawl(YieldLimits(max_hosts=10))
     for number in range(500):
-        crawl.fetch(outcome(f"http://h{number}.example/{number}/x"))
-    assert len(crawl.monitor._hosts) == 10
+        url = f"http://www.h{number}.example/{number}/x"
+        crawl.monitor.refusal_reason(url)
+        crawl.fetch(outcome(url))
+    assert len(crawl.monitor._hosts) == len(crawl.monitor._domains) == 10
 
 
 @pytest.mark.slow
-def test_waste_is_limited_beside_a_trap() -> None:
-    """The table of all kinds is in docs/lab/traps.md; here one of them, on a small web."""
+@pytest.mark.parametrize("kind", ["path", "hosts"])
+def test_waste_is_limited_beside_a_trap(kind: str) -> None:
+    """The table of all kinds is in docs/lab/traps.md; here two of them, on a small web."""
     options = TrapOptions(budget=400, pages=600, hosts=2)
-    without, with_control = (run_trap_case("path", options, control=control) for control in (False, True))
+    without, with_control = (run_trap_case(kind, options, control=control) for control in (False, True))
     assert without.fetches == with_control.fetches == 400
     assert without.waste > 0.2
     assert with_control.waste < 0.1
     assert with_control.relevant >= without.relevant
-    assert msgspec.to_builtins(without)["traps"] == "path"
+    assert msgspec.to_builtins(without)["traps"] == kind
+
+
+def test_crawls_of_the_lab_look_up_no_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("the lab has no network")
+
+    monkeypatch.setattr("socket.getaddrinfo", refuse)
+    assert run_trap_case("none", TrapOptions(budget=10, pages=100, hosts=2), control=True).fetches == 10

@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from checks.small_webs import BIRDS, opilio, page, redirect, robots, stored, word
+from checks.killing import write_archive
+from checks.small_webs import BIRDS, crawl, grid, opilio, page, redirect, robots, rows, stored, word
 from opilio.core.errors import OfflineWebError
+from opilio.core.events import BatchCommitted
 from opilio.core.records import FetchResult
-from opilio.core.settings import BrowserSettings, FetchSettings, Settings
+from opilio.core.settings import BrowserSettings, FetchSettings, Settings, Tree
 from opilio.engine.wiring.fetcher import build_browser, build_fetcher
 from opilio.fetch.archive import ArchiveFetcher, ArchiveWeb
 from opilio.manage.status import collection_status
@@ -102,7 +104,12 @@ def test_archive_that_did_not_change_is_not_scanned_again(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"", "can't be read"), (b"hello", "no response"), (b"PK broken", "can't be read"), (None, "can't be read")],
+    [
+        (b"", "can't be read as WARC or WACZ: the file is empty"),
+        (b"hello", "no response"),
+        (b"PK broken", "can't be read"),
+        (None, "can't be read"),
+    ],
 )
 def test_other_files_are_refused(tmp_path: Path, content: bytes | None, message: str) -> None:
     path = tmp_path / "x.warc.gz"
@@ -129,6 +136,25 @@ def test_crawl_runs_over_an_archive_and_resumes(tmp_path: Path) -> None:
     missing = opilio("crawl", "small birds", "--into", "d", "--from", "none.warc.gz", cwd=tmp_path)
     assert (missing.returncode, "none.warc.gz: can't be read" in missing.stderr) == (2, True), missing.stderr
     assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize(("connections", "largest"), [(1, range(1, 5)), (64, range(25, 65))])
+def test_pages_of_many_hosts_are_committed_together(tmp_path: Path, connections: int, largest: range) -> None:
+    """As in archives of Common Crawl: few pages of each host. A commit for each of them would take most of the time."""
+    web = grid(hosts=64, pages=1)
+    write_archive(tmp_path / "x.warc.gz", web)
+    tree: Tree = {
+        "strategy": "breadth",
+        "topic": {"name": "small birds"},
+        "seeds": {"urls": list(web)},
+        "fetch": {"archives": [str(tmp_path / "x.warc.gz")]},
+        "engine": {"workers": 0, "connections": connections},
+    }
+    sizes: list[int] = []
+    crawl(tmp_path / "c", tree, lambda e: sizes.append(len(e.outcomes)) if isinstance(e, BatchCommitted) else None)
+    assert (sum(sizes), max(sizes) in largest) == (64, True), sizes
+    assert rows(tmp_path / "c", "SELECT count(*) FROM robots") == [(64,)]
+    assert len(rows(tmp_path / "c", "SELECT 1 FROM event WHERE kind = 'RobotsRead'")) == 64
 
 
 def test_requests_of_a_browser_are_answered_from_the_archive(tmp_path: Path) -> None:

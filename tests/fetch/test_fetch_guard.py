@@ -42,7 +42,14 @@ def test_address_is_refused_when_it_is_not_public(address: str) -> None:
     assert not is_public(address)
 
 
-METADATA = ["169.254.169.254", "169.254.170.2", "[fd00:ec2::254]", "100.100.100.200", "[::ffff:169.254.169.254]"]
+METADATA = [
+    "169.254.169.254",
+    "169.254.170.2",
+    "[fd00:ec2::254]",
+    "100.100.100.200",
+    "168.63.129.16",
+    "[::ffff:169.254.169.254]",
+]
 
 
 @pytest.mark.parametrize("address", METADATA)
@@ -216,6 +223,7 @@ PROXIED = (
     *("http://169.254.169.254/latest/", "http://127.0.0.1:6379/", "http://[::1]/", "http://[::ffff:10.0.0.1]/"),
     *("http://2130706433/", "http://0x7f.1/", "http://0177.0.0.1/", "http://127.0.0.1./", "http://10.0.0.1/"),
     *("http://localhost/", "http://LOCALHOST./", "http://a.localhost/", "http://user@127.0.0.1/", "https://[fe80::1]/"),
+    *("http://redis:6379/", "http://localhost.localdomain/", "http://nas.local./", "http://metadata.google.internal/"),
 )
 
 
@@ -240,7 +248,8 @@ def test_proxy_is_asked_for_a_private_address_when_it_is_allowed() -> None:
             proxy.behaviours["http://10.0.0.1/"] = answer(b"near")
             fetcher = CurlFetcher(AGENT, network=NetworkOptions(proxy=proxy.root, allow_private=True))
             assert (await fetcher.fetch("http://10.0.0.1/")).body == b"near"
-            assert kind_of(await fetcher.fetch("http://169.254.169.254/")) == "private-address"
+            for metadata in ("169.254.169.254", "metadata.google.internal"):
+                assert kind_of(await fetcher.fetch(f"http://{metadata}/")) == "private-address"
             await fetcher.close()
             assert [request.target for request in proxy.requests] == ["http://10.0.0.1/"]
 

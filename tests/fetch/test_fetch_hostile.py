@@ -211,6 +211,42 @@ def test_end_of_a_zstd_stream_is_found_however_it_is_cut(pieces: int) -> None:
         assert decoder.is_complete()
 
 
+def raw_zstd_blocks(block: bytes, count: int) -> bytes:
+    """A frame with these blocks (RFC 8878, 3.1.1), none of them the last one."""
+    return zstandard.compress(b"")[:4] + bytes([0, 0x58]) + block * count
+
+
+EMPTY_PARTS = {
+    "gzip members": ("gzip", gzip.compress(b"") * 5_000),
+    "gzip members in gzip": ("gzip, gzip", gzip.compress(gzip.compress(b"") * 40_000)),
+    "zstd frames": ("zstd", zstandard.compress(b"") * 20_000),
+    "zstd frames in gzip": ("zstd, gzip", gzip.compress(zstandard.compress(b"") * 100_000)),
+    "zstd blocks": ("zstd", raw_zstd_blocks(bytes(3), 40_000)),
+}
+
+
+@pytest.mark.parametrize("parts", EMPTY_PARTS)
+def test_encoding_in_very_many_empty_parts_is_refused(parts: str) -> None:
+    """Each part takes time; of 400,000 gzip members in gzip, 20 KB were decoded for minutes."""
+    encoding, packed = EMPTY_PARTS[parts]
+    assert kind_of(ask(answer(packed, content_encoding=encoding))) == "decode"
+
+
+@pytest.mark.parametrize("pieces", [1_000, 100_000])
+def test_encoding_in_many_parts_is_decoded(pieces: int) -> None:
+    """`bgzip` and servers that flush often."""
+    text = b"".join(b"<p>wren %d" % number for number in range(40_000))
+    parts = [text[start : start + pieces] for start in range(0, len(text), pieces)]
+    assert Decoder("gzip", 1 << 20).feed(b"".join(map(gzip.compress, parts))) == text
+    assert Decoder("gzip, zstd", 1 << 20).feed(zstd_blocks(gzip.compress(text, 0))) == text
+
+
+def test_body_that_decodes_to_nothing_is_received_up_to_the_limit() -> None:
+    stored = b"\x00\x00\x00\xff\xff"  # an empty block of deflate
+    body = zlib.compress(b"")[:2] + stored * 400_000
+    assert kind_of(ask(answer(body, content_encoding="deflate"))) == "too-large"
+
+
 def test_bytes_in_flight_are_bounded() -> None:
     """Each of four transfers keeps its share; what is beyond that is refused and may be tried again."""
     budget = BodyBudget(1000, 4)

@@ -27,7 +27,7 @@ from opilio.parse.html import HtmlParser
 from opilio.parse.sitemaps import parse_sitemap
 from opilio.search.query import parse_query
 from opilio.store.warc import parse_response, response_record
-from opilio.testing.parser import CONTENT_TYPES, check_page
+from opilio.testing.stages import CONTENT_TYPES, check_page
 
 INPUTS = int(os.environ.get("FUZZ_INPUTS", "1000"))  # of each target
 SEED = os.environ.get("FUZZ_SEED", "0")

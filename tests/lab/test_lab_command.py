@@ -332,9 +332,9 @@ def test_web_that_leaves_nothing_sensible_ends_with_2(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--topic", "brids"), "no topic 'brids'; there are: "),
+        (("--topic", "brids"), "topic 'brids': unknown; known: "),
         (("--strategy", "bredth"), "did you mean 'breadth'?"),
-        (("--strategy", "peer:nutch"), "peer:nutch: is unknown"),
+        (("--strategy", "peer:nutch"), "peer:nutch: unknown"),
         (("--set", "rank.thresh=1"), "unknown key"),
     ],
 )
@@ -348,14 +348,14 @@ def test_unknown_strategy_is_reported_with_the_variants_there_are(lab: Lab, tiny
     own = tmp_path / "own.toml"
     own.write_text('\ufefftitle = "x"\nname = "own"\n[[variant]]\nname = "mine"\nstrategy = "s0"\n', "utf-8")
     done = lab("run", own, "--web", tiny, "--strategy", "nein")
-    assert (done.code, "--strategy nein: is unknown" in done.err, "known: mine, best-first" in done.err) == (
+    assert (done.code, "strategy 'nein': unknown" in done.err, "known: mine, best-first" in done.err) == (
         2,
         True,
         True,
     )
     own.write_text('title = "x"\nname = "own"\n[[variant]]\nname = "mine"\nstrategy = "s00"\n', "utf-8")
     done = lab("run", own, "--web", tiny)
-    assert (done.code, "variant 'mine': strategy 's00': is unknown (did you mean 's0'?)" in done.err) == (2, True), done
+    assert (done.code, "variant 'mine': strategy 's00': unknown (did you mean 's0'?)" in done.err) == (2, True), done
 
 
 DECLARED = 'name = "own"\ntitle = "x"\n{}\n[[variant]]\nname = "breadth"\n[[variant]]\nname = "s0"\n{}'
@@ -364,14 +364,14 @@ DECLARED = 'name = "own"\ntitle = "x"\n{}\n[[variant]]\nname = "breadth"\n[[vari
 @pytest.mark.parametrize(
     ("above", "below", "message"),
     [
-        ('bounds = ["oracel"]', "", "bounds 'oracel': is unknown (did you mean 'oracle'?); known: random, oracle"),
-        ('reference = "bredth"', "", "reference 'bredth': is unknown (did you mean 'breadth'?); known: breadth, s0, "),
-        ('also = ["x"]', "", "also 'x': is unknown; known: breadth, s0, "),
-        ('paper = "S0-3"', "", "paper 'S0-3': is unknown (did you mean 'S0-32'?)"),
+        ('bounds = ["oracel"]', "", "bounds 'oracel': unknown (did you mean 'oracle'?); known: random, oracle"),
+        ('reference = "bredth"', "", "reference 'bredth': unknown (did you mean 'breadth'?); known: breadth, s0, "),
+        ('also = ["x"]', "", "also 'x': unknown; known: breadth, s0, "),
+        ('paper = "S0-3"', "", "paper 'S0-3': unknown (did you mean 'S0-32'?)"),
         ('classes = { birds = ["abc"] }', "", 'topic.dewey "abc": not a class'),
         ("latency_s = inf", "", "latency_s: expected number <= 3600.0"),
-        ("", '[[plot]]\nfile = "x"\nkind = "bar"', "plot.kind 'bar': is unknown; known: harvest, "),
-        ("", '[[plot]]\nfile = "x"\nvariants = ["s1"]', "plot.variants 's1': is unknown (did you mean 's"),
+        ("", '[[plot]]\nfile = "x"\nkind = "bar"', "plot.kind 'bar': unknown; known: harvest, "),
+        ("", '[[plot]]\nfile = "x"\nvariants = ["s1"]', "plot.variants 's1': unknown (did you mean 's"),
         ("", '[[plot]]\nfile = "sub/x"', "plot.file 'sub/x': must be a name, without a folder"),
     ],
 )

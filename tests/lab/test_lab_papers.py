@@ -59,16 +59,25 @@ def test_irrelevant_pages_that_the_judge_accepts_are_counted_s3_35() -> None:
 
 def test_table_7_has_the_papers_rows_and_ours_s2_47_s2_48() -> None:
     rows = comparison_with_crawlers([run_of("T1", harvest=0.2)]).splitlines()[2:]
-    assert len(rows) == 2 + 10 + 1
-    assert rows[2] == "| Treasure-Crawler (the paper) | 50 % | 50 % | 20 % |"
-    assert "| hybrid focused crawler | – | – | 67.2–85.5 % |" in rows
-    assert rows[-1] == "| ours: T1 | 90 % | 75 % | 20 % |"
+    assert rows[2:] == [
+        "| Treasure-Crawler (the paper) | 50 % | 50 % | 20 % |",
+        "| context focused crawler | – | – | 2.5 % |",
+        "| LSCrawler | 60 % | – | – |",
+        "| relevancy context graphs | – | 22 % | – |",
+        "| hybrid focused crawler | – | – | 67.2–85.5 % |",
+        "| meta search | – | 50.23 % | – |",
+        "| HAWK | – | – | 60 % |",
+        "| intelligent focused crawler | – | – | 80 % |",
+        "| modified naive Bayes | – | – | 33 % |",
+        "| OntoCrawler | – | 90 % | – |",
+        "| ours: T1 | 90 % | 75 % | 20 % |",
+    ]
     assert "table-7" in load_experiment("s2-40").sections
 
 
 def test_claim_with_an_unknown_measure_or_variant_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "own.toml"
-    for measure, variant, problem in (("speed", "s0", "claim"), ("time", "s00", r"claim\.variants 's00': is unknown")):
+    for measure, variant, problem in (("speed", "s0", "claim"), ("time", "s00", r"claim\.variants 's00': unknown")):
         path.write_text(
             'name = "own"\ntitle = "Own"\n[[variant]]\nname = "s0"\n'
             f'[[claim]]\ntext = "fast"\nmeasure = "{measure}"\nvariants = ["{variant}"]\n'

@@ -1,5 +1,6 @@
 """A search engine over an offline web, experiments that begin at its results, and S3's tables."""
 
+import random
 import re
 from collections import Counter
 from pathlib import Path
@@ -14,7 +15,7 @@ from opilio.lab.experiments.declarations import Variant, load_experiment
 from opilio.lab.experiments.preparation import CrawlPreparation
 from opilio.lab.experiments.replay import lab_settings, replay_crawl
 from opilio.lab.experiments.runs import ExperimentJob, ExperimentRunner
-from opilio.lab.experiments.search_engine import OfflineSeedSource
+from opilio.lab.experiments.search_engine import OfflineSeedSource, draw_query
 from opilio.lab.experiments.study import Study, StudyOptions, run_jobs
 from opilio.lab.reports.report import classifier_table, draw_classifiers
 from opilio.lab.reports.tables import diversity_table, run_indices_by_case, search_comparison_table, time_table
@@ -65,6 +66,20 @@ def test_search_knows_genres_by_their_hosts_s3_36(tmp_path: Path, lab_cache: Pat
     assert genres.search.seeds(wanted, "search-wanted-3") == genres.search.search(wanted, 3, "news")
 
 
+def test_seeds_are_what_any_or_all_of_three_engines_name_s0_31_s4_24(arena: ExperimentRunner) -> None:
+    """S0 orders them by the number of engines that name them, S4 takes those that all name."""
+    brief = next(iter(arena.topics.values())).brief
+    asked = arena.search.ask_engines(brief, 12, 0.8)
+    votes = Counter(url for urls in asked for url in urls)
+    assert set(votes.values()) == {1, 2, 3}
+    ordered = arena.search.seeds(brief, "search-any-6", 0.8)
+    assert len(ordered) == 6
+    assert [votes[url] for url in ordered] == sorted(votes.values(), reverse=True)[:6]
+    agreed = arena.search.seeds(brief, "search-all-6", 0.8)
+    assert agreed and set(agreed) <= {url for url in votes if votes[url] == 3}
+    assert arena.search.seeds(brief, "search-all-6", 0.8, engine=1) != agreed
+
+
 def test_executions_ask_other_engines_and_are_cases_of_their_own_s3_32(arena: ExperimentRunner) -> None:
     def job(seed: int, coverage: float) -> ExperimentJob:
         return ExperimentJob(
@@ -91,6 +106,12 @@ def test_logged_queries_are_words_of_titles_with_noise_s4_24(arena: ExperimentRu
     assert all(len(query.split()) <= 4 for query in queries)
     titles = {word for title in arena.search.titles.values() for word in tokenize(title)}
     assert 0.9 < sum(words[word] for word in words.keys() & titles) / words.total() < 1.0  # some have typing errors
+
+
+def test_three_of_ten_queries_are_about_anything_else_s4_24() -> None:
+    rng = random.Random(1)
+    drawn = [draw_query([["wren", "nest"]], [["tax", "law"]], rng) for _ in range(1000)]
+    assert sum(query.startswith(("t", "a", "l")) for query in drawn) == pytest.approx(300, abs=40)
 
 
 def test_table_follows_the_log_of_the_search_engine_s4_24(arena: ExperimentRunner) -> None:

@@ -118,7 +118,7 @@ def test_host_keeps_its_port_when_the_web_was_recorded_so() -> None:
 def test_tunnel_is_refused_with_what_to_do(small_web: WarcWeb) -> None:
     answer = ask(LabWebServer(small_web), get("a.example:443", "a.example:443", "CONNECT"))
     assert answer.startswith(b"HTTP/1.1 400")
-    assert b"ask for http:// addresses" in answer
+    assert b"request the http:// URL" in answer
 
 
 def test_pipelined_requests_are_answered_in_order_when_the_first_is_slow(small_web: WarcWeb) -> None:

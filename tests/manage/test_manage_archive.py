@@ -13,7 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from checks.small_webs import BIRDS, SmallWeb, crawl, opilio, page, served, settings_for, word
+from checks.documents import docx
+from checks.live_site import DOCX
+from checks.small_webs import BIRDS, SmallWeb, crawl, opilio, page, redirect, served, settings_for, word
+from opilio.fetch.decoding import RecordedResponse
 from opilio.manage.export import export, export_to_file
 from opilio.manage.formats.archive import surt_key
 from opilio.store.page_selection import PageFilter
@@ -21,16 +24,24 @@ from opilio.store.warc import parse_response
 
 ROOT = "http://www.a.example/"
 WEB = {
-    ROOT: page(BIRDS, ["/Wren?b=2&a=1", "/owl/"], title="Birds"),
+    ROOT: page(BIRDS, ["/Wren?b=2&a=1", "/owl/", "/moved", "/gone", "/nest.docx", "/absent"], title="Birds"),
     ROOT + "Wren?b=2&a=1": page(f"{BIRDS} {word(1)}", title="Wren, “small”"),
     ROOT + "owl/": page(f"{BIRDS} {word(2)} {word(3)}", title=""),
+    # A document, which is stored with its conversion to HTML.
+    ROOT + "nest.docx": RecordedResponse(200, (("Content-Type", DOCX),), docx()),
+}
+# Redirects, in the archive if they lead to a page of it.
+MOVED = {
+    ROOT + "moved": redirect("/again"),
+    ROOT + "again": redirect("/owl/"),
+    ROOT + "gone": redirect("/absent"),
 }
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("archive") / "birds"
-    with served(SmallWeb(WEB)) as server:
+    with served(SmallWeb(WEB | MOVED)) as server:
         crawl(folder, settings_for(server, [ROOT], strategy="s0", engine={"connections": 1}))
     return folder
 
@@ -55,7 +66,7 @@ def test_the_index_finds_the_records_of_the_collection(folder: Path) -> None:
         start, length = int(values["offset"]), int(values["length"])
         stored = parse_response((folder / values["filename"]).read_bytes()[start : start + length])
         assert (stored.url, stored.body) == (url, WEB[url].body)
-        assert (values["status"], values["mime"]) == ("200", "text/html")
+        assert (values["status"], values["mime"]) == ("200", DOCX if url.endswith("docx") else "text/html")
 
 
 def test_an_archive_holds_records_index_pages_and_hashes(archive: Path) -> None:
@@ -69,10 +80,13 @@ def test_an_archive_holds_records_index_pages_and_hashes(archive: Path) -> None:
             assert (resource["bytes"], resource["hash"]) == (len(data), f"sha256:{hashlib.sha256(data).hexdigest()}")
         assert all(entry.compress_type == zipfile.ZIP_STORED for entry in opened.infolist())
     assert (head["format"], manifest["title"]) == ("json-pages-1.0", "birds")
-    assert {entry["url"] for entry in pages} == set(WEB) == set(index)
+    assert {entry["url"] for entry in pages} == set(WEB)
+    assert set(index) == {*WEB, f"{ROOT}moved", f"{ROOT}again"}
     for url, values in index.items():
         start = int(values["offset"])
-        assert parse_response(warc[start : start + int(values["length"])]).body == WEB[url].body
+        recorded = parse_response(warc[start : start + int(values["length"])])
+        wanted = (WEB | MOVED)[url]
+        assert (recorded.status, recorded.body) == (wanted.status, wanted.body)
 
 
 def test_the_same_collection_gives_the_same_archive(folder: Path, archive: Path) -> None:
@@ -83,7 +97,7 @@ def test_the_same_collection_gives_the_same_archive(folder: Path, archive: Path)
 
 def test_the_command_writes_an_archive(folder: Path, tmp_path: Path) -> None:
     ended = opilio("export", folder, "--format", "wacz", "--out", tmp_path / "x.wacz")
-    assert (ended.returncode, ended.stderr.strip()) == (0, f"3 pages written to {tmp_path / 'x.wacz'}")
+    assert (ended.returncode, ended.stderr.strip()) == (0, f"4 pages written to {tmp_path / 'x.wacz'}")
 
 
 @pytest.mark.skipif(find_spec("wacz") is None, reason="wacz is not installed")
@@ -113,8 +127,11 @@ from pywb.apps.frontendapp import FrontEndApp
 from werkzeug.test import Client
 
 client = Client(FrontEndApp())
-replayed = {url: client.get(f"/c/id_/{url}", follow_redirects=True) for url in urls}
-print(json.dumps({url: [answer.status_code, answer.get_data(as_text=True)] for url, answer in replayed.items()}))
+replayed = {url: client.get(f"/c/id_/{url}") for url in urls}
+def told(answer):
+    return [answer.status_code, answer.headers.get("Location", ""), answer.get_data().decode("latin-1")]
+
+print(json.dumps({url: told(answer) for url, answer in replayed.items()}))
 """
 
 
@@ -122,7 +139,7 @@ print(json.dumps({url: [answer.status_code, answer.get_data(as_text=True)] for u
 def test_pywb_replays_the_archive(archive: Path, tmp_path: Path) -> None:
     absent = f"{ROOT}absent"
     ended = subprocess.run(
-        [os.environ["OPILIO_PYWB"], "-c", REPLAY, archive, tmp_path, *WEB, absent],
+        [os.environ["OPILIO_PYWB"], "-c", REPLAY, archive, tmp_path, *WEB, f"{ROOT}moved", absent],
         check=False,
         capture_output=True,
         text=True,
@@ -131,7 +148,8 @@ def test_pywb_replays_the_archive(archive: Path, tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr
     replayed = json.loads(ended.stdout.splitlines()[-1])
     assert replayed.pop(absent)[0] == 404
-    assert replayed == {url: [200, recorded.body.decode()] for url, recorded in WEB.items()}
+    assert replayed.pop(f"{ROOT}moved") == [MOVED[f"{ROOT}moved"].status, f"{ROOT}again", ""]
+    assert replayed == {url: [200, "", recorded.body.decode("latin-1")] for url, recorded in WEB.items()}
 
 
 @pytest.mark.parametrize("url", [*WEB, "https://sub.a.example:8443/a/b?x", "http://a.example/a%20b", "http://1.2.3.4/"])

@@ -272,7 +272,7 @@ def test_merge_starts_over_where_one_was_killed(place: Path) -> None:
         (["first", "first"], 2, "are the same collection"),
         (["first", "first/../first"], 2, "are the same collection"),
         (["first"], 2, "at least two"),
-        (["first", "nowhere"], 1, "is no collection"),
+        (["first", "nowhere"], 1, "not a collection"),
         (["first", "newer"], 1, "newer Opilio"),
     ],
 )

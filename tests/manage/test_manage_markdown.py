@@ -101,6 +101,9 @@ def test_signals_are_in_the_export(folder: Path) -> None:
 def test_command_and_api(folder: Path, tmp_path: Path) -> None:
     ended = opilio("export", folder, "--format", "markdown", "--include-noindex", "--out", tmp_path / "all")
     assert (ended.returncode, ended.stderr.strip()) == (0, f"3 pages written to {tmp_path / 'all'}")
+    ended = opilio("export", folder, "--out", tmp_path / "some.jsonl")
+    assert "2 pages written to " in ended.stderr
+    assert "; without 1 that ask not to be indexed (--include-noindex)" in ended.stderr
     view = CollectionView(folder)
     assert view.export(tmp_path / "x.md.jsonl", chunk_words=50) == len(view.pages()) == 2
     assert len(view.pages(include_noindex=True)) == 3
@@ -115,6 +118,12 @@ def test_requests_that_make_no_sense_are_refused(folder: Path, tmp_path: Path) -
     with pytest.raises(UsageError, match=r"choose a name that ends in \.jsonl"):
         export_to_file(folder, tmp_path / "pages", "markdown", PageFilter(), chunk_words=9)
     assert not list(tmp_path.iterdir())
+
+
+def test_headings_of_chunks_are_plain_text() -> None:
+    markdown = "# [The *wren*](http://a.example/wren_(bird)) \\[1\\]\n\n## `nest_box`\n\nMoss."
+    (chunk,) = split_markdown("http://a.example/", markdown, 100)
+    assert chunk.headings == ("The wren [1]", "nest_box")
 
 
 def test_an_unchanged_chunk_keeps_its_id() -> None:

@@ -391,7 +391,7 @@ def test_strategies_that_agents_can_not_crawl_by_are_named_in_the_docs() -> None
         ({"each": [{"topic": {"language": "german"}}]}, "can't be its own"),
         ({"each": [{"seeds": ["example.org"]}]}, r"not a valid http\(s\) URL"),
         ({"count": 300}, "at most 255"),
-        ({"count": 2, "most": 5}, "only agents with rank.learner = 'infospiders' have energy"),
+        ({"count": 2, "most": 5}, "only agents with rank.kind = 'infospiders' have energy"),
         ({"each": [{"sedes": []}]}, "sedes"),
     ],
 )

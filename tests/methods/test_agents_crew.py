@@ -14,7 +14,6 @@ from opilio.methods.agents.manager import AgentManager
 from opilio.methods.agents.team import AgentTeam, TeamMember, outcome_for_agent
 from opilio.rank.link_scores import pack
 from opilio.store.collection import Collection
-from opilio.store.writer import CollectionWriter
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.weights import WeightTable, table_from_weights
 
@@ -42,13 +41,12 @@ def crew_of(topics: Sequence[str], settings: AgentTeamSettings) -> AgentTeam:
     ]
     directory = AgentDirectory(collection.connection, 60.0)
     directory.register([agent.record for agent in agents], 0.0)
-    writer = CollectionWriter(collection, None)
     members = [
         TeamMember(
             agent,
             EvolvingTopic(WeightTable()),
             StaticLinkScorer(),
-            LearnerGroup({}, collection, writer, agent.record.name),
+            LearnerGroup({}, collection, agent.record.name),
         )
         for agent in agents
     ]

@@ -10,15 +10,12 @@ from opilio.core.protocols import RANK_STATE
 from opilio.core.records import Analysis, FetchResult, Lead, Outcome
 from opilio.manage.status import list_agents
 from opilio.manage.verify import verify
-from opilio.methods.agents.agent import DEAD, UNBORN, WORKING, Agent, AgentDirectory, AgentRecord
+from opilio.methods.agents.agent import DEAD, UNBORN, WORKING, Agent, AgentDirectory, AgentRecord, Organism, Population
 from opilio.methods.agents.link_queue import AgentLinkQueue
-from opilio.methods.agents.population import Organism, Population
-from opilio.methods.attributes.features import LinkRows, TermFunctions
-from opilio.methods.attributes.infospiders import BENEFIT, COST, WORDS, InfoSpidersRanker
+from opilio.methods.rivals.infospiders import BENEFIT, COST, WORDS, InfoSpidersRanker
 from opilio.store.collection import Collection
-from opilio.testing.conformance import lead_to, url_terms, verdict_of
-from opilio.topic.evolving import EvolvingTopic, term_array
-from opilio.topic.page_terms import flat_idf
+from opilio.testing.conformance import lead_to, verdict_of
+from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.weights import table_from_weights
 
 WEB = grid(hosts=6, pages=20)
@@ -26,8 +23,7 @@ SEEDS = [f"http://h{n}.example/0.html" for n in (0, 2, 4)]
 
 
 def ranker() -> InfoSpidersRanker:
-    words = TermFunctions(url_terms, lambda reading: (term_array(reading.terms), np.ones(len(reading.terms))), flat_idf)
-    return InfoSpidersRanker(LinkRows(EvolvingTopic(table_from_weights({"wren": 1.0})), words, WORDS))
+    return InfoSpidersRanker(EvolvingTopic(table_from_weights({"wren": 1.0})))
 
 
 class Spider(Organism):

@@ -20,10 +20,8 @@ from opilio.engine.wiring.settings import complete_settings
 from opilio.engine.wiring.topic import build_topic, initial_topic_state
 from opilio.learn.word_model import DENSE_FIELDS, unpack_features
 from opilio.methods.attributes.features import LinkRows, TermFunctions, pack_evidence, page_evidence
-from opilio.methods.attributes.learner import OnlineTrainer
-from opilio.methods.attributes.link_scoring import AttributesLinkScorer
-from opilio.methods.attributes.models import LEARNER_NAMES, make_learner
-from opilio.methods.attributes.ranker import MODEL_FILE, AttributesRanker
+from opilio.methods.attributes.learner import LEARNER_NAMES, OnlineTrainer, make_learner
+from opilio.methods.attributes.ranker import MODEL_FILE, AttributesLinkScorer, AttributesRanker
 from opilio.methods.attributes.ranker import unpack_rows as rows_in
 from opilio.methods.attributes.training import write_models
 from opilio.rank.link_scores import pack

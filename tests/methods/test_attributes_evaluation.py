@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from checks.learner_checks import some_rows
 from opilio.core.errors import UsageError
-from opilio.methods.attributes.evaluation import (
+from opilio.methods.attributes.features import Labels, Rows, TrainingRow
+from opilio.methods.attributes.learner import LEARNER_NAMES
+from opilio.methods.attributes.training import (
     FixedTrainingSet,
     MeanInterval,
     RowPositions,
@@ -18,8 +20,6 @@ from opilio.methods.attributes.evaluation import (
     compare_learners,
     mean_interval,
 )
-from opilio.methods.attributes.models import LEARNER_NAMES
-from opilio.methods.attributes.rows import Labels, Rows, TrainingRow
 
 pytest.importorskip("sklearn")
 

@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 
 from checks.attribute_collections import crowded_web
-from checks.learning_webs import crawl_and_stop_dead, learning_tree
+from checks.learning_webs import crawl_and_stop_dead, learner_of, learning_tree
 from checks.small_webs import SmallWeb, crawl, rows, served
 from opilio.cli.collection import _lines
+from opilio.core.protocols import RANK_STATE
 from opilio.core.settings import Tree
 from opilio.manage.label import LabelRequest, label_pages
 from opilio.manage.verify import verify
-from opilio.methods.attributes.models import LEARNER_NAMES
+from opilio.methods.attributes.learner import LEARNER_NAMES
 from opilio.methods.attributes.ranker import AttributesRanker
 
 pytest.importorskip("sklearn")
@@ -27,7 +28,7 @@ def crawled(folder: Path, strategy: str, pages: int = 48) -> Tree:
 
 
 def ranker_of(folder: Path, tree: Tree) -> AttributesRanker:
-    ranker = crawl_and_stop_dead(folder, tree, 0)._learning._learners["rank"]
+    ranker = learner_of(crawl_and_stop_dead(folder, tree, 0), RANK_STATE)
     assert isinstance(ranker, AttributesRanker)
     return ranker
 

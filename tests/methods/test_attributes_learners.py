@@ -11,21 +11,23 @@ from hypothesis.extra.numpy import arrays
 
 from checks.learner_checks import check_chances, check_learner, some_rows
 from opilio.core.errors import ConfigError, MissingExtraError
-from opilio.methods.attributes.learner import ConstantModel, constant_model, require_sklearn
-from opilio.methods.attributes.models import (
+from opilio.methods.attributes.features import ROW_WIDTH, RowMemory
+from opilio.methods.attributes.learner import (
     LEARNER_NAMES,
     MAX_ITERATIONS,
     WEIGHT_DECAY,
     AnyModel,
     BayesModel,
+    ConstantModel,
     TreeModel,
     binned,
+    constant_model,
     make_learner,
+    require_sklearn,
     train_bayes,
     train_neural,
     train_tree,
 )
-from opilio.methods.attributes.rows import ROW_WIDTH, RowMemory
 
 pytest.importorskip("sklearn")
 each_learner = pytest.mark.parametrize("name", LEARNER_NAMES)
@@ -50,7 +52,7 @@ def test_any_rows_give_usable_chances(name: str, data: st.DataObject) -> None:
 
 
 def test_unknown_learner_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"learner 'magic': is unknown; known: bayes, tree, neural"):
+    with pytest.raises(ConfigError, match=r"learner 'magic': unknown; known: bayes, tree, neural"):
         make_learner("magic")
 
 

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from checks.learner_checks import some_rows
 from opilio.core.errors import ConfigError
-from opilio.methods.attributes.learner import RowLearner
-from opilio.methods.attributes.models import LEARNER_NAMES, make_learner
+from opilio.methods.attributes.learner import LEARNER_NAMES, RowLearner, make_learner
 from opilio.methods.attributes.training import load_learner, read_models, write_models
 
 pytest.importorskip("sklearn")

@@ -5,14 +5,13 @@ import pytest
 
 from checks.scored_links import scored_links
 from opilio.core.records import Analysis, FetchResult, Outcome, Reading
-from opilio.methods.attributes.features import LinkRows, TermFunctions
-from opilio.methods.attributes.infospiders import InfoSpidersRanker
-from opilio.methods.attributes.learner import OnlineTrainer
-from opilio.methods.attributes.models import LEARNER_NAMES, make_learner
+from opilio.methods.attributes.features import LinkRows, TermFunctions, stack_rows
+from opilio.methods.attributes.learner import LEARNER_NAMES, OnlineTrainer, make_learner
 from opilio.methods.attributes.ranker import NEVER, AttributesRanker, pack_rows, unpack_rows
-from opilio.methods.attributes.rows import stack_rows
+from opilio.methods.rivals.infospiders import InfoSpidersRanker
 from opilio.testing.conformance import check_learner, check_ranker, lead_to, reading_of, terms_of, url_terms, verdict_of
-from opilio.topic.evolving import EvolvingTopic, Terms, term_array
+from opilio.text.term_arrays import Terms, term_array
+from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.page_terms import flat_idf
 from opilio.topic.weights import table_from_weights
 
@@ -158,8 +157,7 @@ def test_grown_topic_is_seen() -> None:
 
 
 def spiders() -> InfoSpidersRanker:
-    words = TermFunctions(url_terms, weigh, flat_idf)
-    return InfoSpidersRanker(LinkRows(EvolvingTopic(table_from_weights(WORDS)), words, 12))
+    return InfoSpidersRanker(EvolvingTopic(table_from_weights(WORDS)))
 
 
 def test_infospiders_keep_to_the_protocols_of_rankers_and_learners_s1_11() -> None:

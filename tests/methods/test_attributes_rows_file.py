@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opilio.core.errors import UsageError
-from opilio.methods.attributes.rows import HEADER, TrainingRow, read_rows, write_rows
+from opilio.methods.attributes.features import HEADER, TrainingRow, read_rows, write_rows
 
 HEAD = ",".join(HEADER)
 GOOD = "http://a.example/dna,0.5,0.25,0,1,parent,yes"
@@ -72,7 +72,7 @@ def test_file_of_another_program_is_read() -> None:
         (f"{HEAD}\nhttp://a.example/,0.5", "line 2: the number of fields differs"),
         (f"{HEAD}\n{GOOD},more,and more", "line 2: the number of fields differs"),
         (f"{HEAD}\n,0,0,0,0,,no", "line 2: the url is empty"),
-        (f'{HEAD}\n"http://a.example/', "is no CSV file"),
+        (f'{HEAD}\n"http://a.example/', "not a CSV file"),
     ],
 )
 def test_bad_rows_are_reported_in_one_line(text: str, result: str) -> None:

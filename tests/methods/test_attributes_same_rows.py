@@ -7,16 +7,16 @@ import msgspec
 import pytest
 
 from checks.attribute_collections import crowded_web
-from checks.learning_webs import crawl_and_stop_dead, learning_tree
+from checks.learning_webs import crawl_and_stop_dead, learner_of, learning_tree
 from checks.small_webs import SmallWeb, rows, served
+from opilio.core.protocols import RANK_STATE
 from opilio.engine.commit import BatchCommitter
 from opilio.engine.wiring.assembly import build_analysis_parts
 from opilio.engine.wiring.settings import complete_settings
 from opilio.engine.wiring.topic import build_topic, initial_topic_state
 from opilio.manage.train_attributes import train
-from opilio.methods.attributes.link_scoring import AttributesLinkScorer
-from opilio.methods.attributes.ranker import MODEL_FILE, AttributesRanker, unpack_rows
-from opilio.methods.attributes.rows import rows_to_arrays
+from opilio.methods.attributes.features import rows_to_arrays
+from opilio.methods.attributes.ranker import MODEL_FILE, AttributesLinkScorer, AttributesRanker, unpack_rows
 from opilio.methods.attributes.training import load_training_set
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.page_terms import CachedIdf
@@ -39,7 +39,7 @@ def test_rows_of_training_are_those_the_crawl_learnt_by_s1_13(
     crawled: tuple[Path, BatchCommitter, BatchCommitter],
 ) -> None:
     folder, committer, _ = crawled
-    ranker = committer._learning._learners["rank"]
+    ranker = learner_of(committer, RANK_STATE)
     assert isinstance(ranker, AttributesRanker)
     result = [row for (data,) in rows(folder, LESSONS) for row, *_ in msgspec.msgpack.decode(data)]
     made = load_training_set(folder, Vocabulary(), CachedIdf(background_frequencies().__getitem__))
@@ -79,8 +79,8 @@ def test_crawl_with_a_model_counts_with_its_table_also_when_resumed(
 
 
 def test_state_of_an_earlier_version_is_taken_up(crawled: tuple[Path, BatchCommitter, BatchCommitter]) -> None:
-    ranker = crawled[1]._learning._learners["rank"]
-    again = crawled[2]._learning._learners["rank"]
+    ranker = learner_of(crawled[1], RANK_STATE)
+    again = learner_of(crawled[2], RANK_STATE)
     assert isinstance(ranker, AttributesRanker) and isinstance(again, AttributesRanker)
     again.restore(ranker.trainer.snapshot())  # as it was before a table stood beside it
     assert again.trainer.snapshot() == ranker.trainer.snapshot()

@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checks.learner_checks import some_rows
-from opilio.methods.attributes.learner import OnlineTrainer
-from opilio.methods.attributes.models import make_learner
-from opilio.methods.attributes.rows import ROW_WIDTH
+from opilio.methods.attributes.features import ROW_WIDTH
+from opilio.methods.attributes.learner import OnlineTrainer, make_learner
 
 pytest.importorskip("sklearn")
 

@@ -11,10 +11,11 @@ from checks.attribute_collections import BIRDS, TAXES, bird, pages, tax, write_c
 from checks.tables import NO_NOISE_FILTER, table_from_documents
 from opilio.cli.lab_models import train as command
 from opilio.core.errors import UsageError
+from opilio.core.records import url_key
 from opilio.manage.train_attributes import train
 from opilio.manage.verify import verify
+from opilio.methods.attributes.features import HEADER, MAX_TRAINING_ROWS, TrainingRow, read_rows
 from opilio.methods.attributes.ranker import MODEL_FILE
-from opilio.methods.attributes.rows import HEADER, MAX_TRAINING_ROWS, TrainingRow, read_rows
 from opilio.methods.attributes.training import CollectionTrainingSet, load_training_set, read_models
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.weights import TfIdf, corpus_idf
@@ -47,6 +48,13 @@ def test_one_row_per_page_with_four_attributes_and_its_label_s1_13_s1_16(materia
     assert [rows[bird(n)].relevant for n in BIRDS] == [True] * 8
     assert [rows[tax(n)].relevant for n in TAXES] == [False] * 8  # S1-E1: what the crawl met on its way
     assert all(0.0 <= value <= 1.0 for row in rows.values() for value in row.values)
+
+
+def test_label_is_the_list_that_a_page_comes_from_s1_13(folder: Path) -> None:
+    """Whatever the judge of the crawl found."""
+    lists = {bird(n): False for n in BIRDS[2:5]} | {tax(n): True for n in TAXES[2:5]}
+    listed = load_training_set(folder, Vocabulary(), even, {url_key(url): label for url, label in lists.items()})
+    assert {row.url: row.relevant for row in rows_by_url(listed).values()} == lists
 
 
 def test_topic_table_is_seven_words_of_relevant_pages_s1_17_s1_19(material: CollectionTrainingSet) -> None:

@@ -136,7 +136,7 @@ def test_crawl_follows_a_topic_given_as_classes(tmp_path: Path) -> None:
     assert "1 relevant" in done.stdout
     assert collection_status(tmp_path / "dewey-598").topic == "Birds"
     assert other.returncode == 2
-    assert "topic.dewey ['599']: dewey-598 was begun with ['598']" in one_line(other)
+    assert "topic.dewey ['599']: dewey-598 was started with ['598']" in one_line(other)
 
 
 @pytest.mark.parametrize("given", ["topic.dewey=598", "topic=598", 'topic.dewey=["59x"]', "topic.dewey=[598]"])

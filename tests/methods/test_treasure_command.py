@@ -147,4 +147,4 @@ def test_file_that_is_there_is_not_overwritten(collection: Path, tmp_path: Path)
 def test_collection_without_a_graph_is_refused(collection: Path) -> None:
     done = opilio("lab", "tgraph", "show", collection)
     assert done.returncode == 2
-    assert "holds no T-Graph" in one_line(done)
+    assert "contains no T-Graph" in one_line(done)

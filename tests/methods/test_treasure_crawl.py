@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from checks.learning_webs import crawl_and_stop_dead, mixed_web
+from checks.learning_webs import crawl_and_stop_dead, learner_of, mixed_web
 from checks.small_webs import (
     HTML,
     SmallWeb,
@@ -23,6 +23,7 @@ from checks.small_webs import (
     settings_for,
     stored,
 )
+from opilio.core.protocols import RANK_STATE
 from opilio.core.records import url_key
 from opilio.fetch.decoding import RecordedResponse
 from opilio.methods.treasure.build import load_collection_graph
@@ -46,7 +47,7 @@ def tree_for(server: Any, **more: Any) -> dict[str, Any]:
 
 
 def ranker_of(committer: Any) -> TreasureRanker:
-    made = committer._learning._learners["rank"]
+    made = learner_of(committer, RANK_STATE)
     assert isinstance(made, TreasureRanker)
     return made
 

@@ -36,6 +36,11 @@ DOCUMENTS = {
 }
 
 
+WREN_FEATHERS = [f"Wren {n} has {n * n} feathers" for n in range(200)]
+WREN_PARAGRAPHS = "".join(f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>" for text in WREN_FEATHERS)
+WREN_CHAPTER = "".join(f"<p>{text}</p>" for text in WREN_FEATHERS)
+
+
 def fetched(body: bytes, content_type: str) -> FetchResult:
     return FetchResult(url="http://a.example/x", status=200, headers=(("Content-Type", content_type),), body=body)
 
@@ -102,6 +107,14 @@ def test_lists_of_a_docx_are_nested_as_their_levels() -> None:
     assert "- first item\n  - inner\n- outer\n\nafter\n\n- by its style" in shown
 
 
+def test_text_of_links_is_bounded_when_very_many_have_the_same_long_target() -> None:
+    """1.6 KB of DOCX became 4 GB of HTML."""
+    target = f'<Relationship Id="x" Target="http://b.example/{"y" * 100_000}" TargetMode="External"/>'
+    relations = {"word/_rels/document.xml.rels": f"<Relationships>{target}</Relationships>"}
+    found = convert_document(fetched(docx('<w:hyperlink r:id="x"/>' * 2_000, **relations), DOCX))
+    assert len(found.converted) < 5_000_000
+
+
 def test_deleted_text_and_tables_of_contents_are_left_out() -> None:
     assert "deleted" not in page_of("docx").text
     assert "contents" not in page_of("epub").text
@@ -164,6 +177,29 @@ def test_beginning_of_a_damaged_document_is_kept() -> None:
     cut = docx("<w:p><w:r><w:t>the last")
     assert convert_document(fetched(cut, DOCX)).truncated == "length"
     assert convert_document(fetched(docx(), DOCX)).truncated == ""
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "last_part"),
+    [
+        (docx(WREN_PARAGRAPHS), DOCX, b"word/document.xml"),
+        (epub(CHAPTER, WREN_CHAPTER), "application/epub+zip", b"text/c1.xhtml"),
+    ],
+)
+def test_beginning_of_an_archive_without_its_end_is_kept(body: bytes, kind: str, last_part: bytes) -> None:
+    whole = convert_document(fetched(body, kind))
+    # Without the directory at the end, all parts are there.
+    without_directory = convert_document(fetched(body[: body.index(b"PK\x01\x02")], kind))
+    assert without_directory.converted == whole.converted and without_directory.truncated == "length"
+    # Within the last part that has text.
+    cut = convert_document(fetched(body[: body.index(last_part) + 600], kind))
+    assert b"Wren 20 " in cut.converted and b"Wren 199 " not in cut.converted and cut.truncated == "length"
+
+
+def test_names_in_an_archive_without_its_end_are_bounded() -> None:
+    header = b"PK\x03\x04" + bytes(4) + b"\xff" * 22
+    with pytest.raises(ParseError, match="the DOCX file is damaged"):
+        convert_document(fetched(header * 100_000, DOCX))
 
 
 def test_pages_of_a_pdf_are_bounded() -> None:

@@ -2,7 +2,7 @@ import pytest
 
 from opilio.core.protocols import Parser
 from opilio.parse.encoding import decode_text
-from opilio.testing.parser import answer
+from opilio.testing.stages import answer
 
 RUSSIAN = "Крапивник — маленькая певчая птица. Он поёт очень громко, и его легко узнать по голосу. "
 

@@ -9,7 +9,7 @@ import pytest
 
 from opilio.core.errors import ParseError
 from opilio.core.protocols import Parser
-from opilio.testing.parser import CONTENT_TYPES, answer, check_page
+from opilio.testing.stages import CONTENT_TYPES, answer, check_page
 
 PAGE = b"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>Eurasian wren &ndash; Birds</title>

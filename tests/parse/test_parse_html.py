@@ -8,7 +8,7 @@ from opilio.core.protocols import Parser
 from opilio.core.records import BLOCK_BREAK, FetchResult, Page
 from opilio.core.settings import HtmlLibrary
 from opilio.parse.html import HtmlParser
-from opilio.testing.parser import URL, ParserChecks, answer, check_page
+from opilio.testing.stages import URL, ParserChecks, answer, check_page
 
 PageOf = Callable[..., Page]
 Blocks = Callable[[str], list[str]]
@@ -70,6 +70,11 @@ def test_lists_are_found_by_the_structure_s2_23(markup: str, library: HtmlLibrar
     assert [blocks[start:end] for start, end in page.lists] == LISTS[markup]
     assert plain.flow.replace("\x0e", "") == page.flow
     assert (plain.boilerplate, plain.lists) == (page.boilerplate, ())
+
+
+def test_type_of_a_sphinx_parameter_is_apart_from_its_name(blocks_of: Blocks) -> None:
+    markup = '<dl><dt><strong>rule</strong><span class="classifier">str, optional</span></dt><dd>The offset.</dd></dl>'
+    assert blocks_of(markup) == ["rule : str, optional", "The offset."]
 
 
 def test_scripts_styles_templates_and_forms_choices_are_no_text(blocks_of: Blocks) -> None:
@@ -282,6 +287,20 @@ def test_links_are_bounded_and_the_rest_counted() -> None:
     check_page(page)
     assert (len(page.links), page.links_dropped) == (20, 10)
     assert page.text == " ".join(map(str, range(30)))
+
+
+def test_characters_of_links_are_bounded(parser: Parser) -> None:
+    """A page of 24 KB would bring 9.5 MB of URLs into the queue."""
+    links = "".join(f"<a href={i}>{i}</a> " for i in range(5_000))
+    page = parser.parse(answer(f'<base href="/{"y" * 1_900}/">{links}'))
+    check_page(page)
+    assert 900_000 < sum(len(link.url) for link in page.links) <= 1_000_000
+    assert len(page.links) + page.links_dropped == 5_000
+    assert len(parser.parse(answer(links)).links) == 5_000
+
+
+def test_language_is_bounded(parser: Parser) -> None:
+    assert len(parser.parse(answer(f'<html lang="{"x" * 100_000}"><p>wren')).language) == 100
 
 
 def test_links_of_the_head_are_bounded_too(parser: Parser) -> None:

@@ -9,7 +9,7 @@ from opilio.core.settings import HtmlLibrary, Tree
 from opilio.engine.wiring.assembly import AnalysisOptions, build_shared_parts
 from opilio.engine.wiring.settings import complete_settings
 from opilio.parse.html import HtmlParser
-from opilio.testing.parser import answer, check_page
+from opilio.testing.stages import answer, check_page
 from opilio.topic.setup import resolve_settings
 
 # A tag that loses its attributes in one of the libraries, which shows which of them is used.

@@ -52,3 +52,16 @@ def test_long_and_odd_texts_are_converted() -> None:
 
 def test_markdown_is_fetched() -> None:
     assert ResponseFilter().refusal("http://a.example/wren.md", "text/markdown; charset=utf-8") is None
+
+
+def test_front_matter_is_read_and_is_no_text() -> None:
+    front = "---\ntitle: 'Wrens of Asia'\nauthor: A. Wren\ndate: 2026-11-01\ntags:\n  - bird\n---\n"
+    page = HtmlParser().parse(response(front + TEXT))
+    assert (page.title, page.headings) == ("Wrens of Asia", ((1, "Wrens & others"),))
+    assert "A. Wren" not in page.text and "bird\n" not in page.text.partition("Wrens & others")[0]
+    assert '<meta name="author" content="A. Wren"><meta name="date" content="2026-11-01">' in markdown_to_html(front)
+
+
+def test_rule_at_the_beginning_is_no_front_matter() -> None:
+    assert HtmlParser().parse(response("---\n\nWrens: small birds\n\n---\nOwls\n")).text == "Wrens: small birds\nOwls"
+    assert "Note: all" in HtmlParser().parse(response("---\nNote: all of them sing\n")).text

@@ -1,6 +1,6 @@
 from opilio.core.records import Page
 from opilio.parse.html import HtmlParser
-from opilio.testing.parser import answer, check_page
+from opilio.testing.stages import answer, check_page
 
 
 def plain(text: str, max_links: int = 5_000) -> Page:

@@ -27,8 +27,38 @@ def test_index_of_sitemaps_lists_sitemaps_and_cdata_is_text() -> None:
     assert (list(found.pages), found.sitemaps) == ([], ["http://a.example/a.xml?x=1&y=2"])
 
 
+def test_characters_of_urls_are_bounded() -> None:
+    entries = "".join(f"<url><loc>/{'x' * 1_900}{number}</loc></url>" for number in range(1_000))
+    body = f"<urlset>{entries}</urlset>".encode()
+    found = parse_sitemap(FetchResult(url="http://a.example/", body=body, headers=(("Content-Type", "text/xml"),)))
+    assert 900_000 < sum(len(entry.url) for entry in found) <= 1_000_000
+
+
 @pytest.mark.parametrize(
-    "piece", ["<url><loc>", "<url>", "<loc>", "<link>", "<link></", "<![CDATA[", "<a:url>", "<lastmod>", "<url</url"]
+    ("entry", "url"),
+    [
+        # The links of a blog's entry, in the order in which a large service writes them.
+        (
+            '<entry><link rel="edit" href="/e"/><link rel="self" href="/s"/><link rel="alternate" href="/w"/></entry>',
+            "http://a.example/w",
+        ),
+        ('<entry><link rel="self" href="/s"/><link href="/wren"/></entry>', "http://a.example/wren"),
+        ('<entry><link rel="enclosure" href="/wren.mp3"/><link rel="self" href="/s"/></entry>', "http://a.example/s"),
+        ('<item><guid isPermaLink="true">http://a.example/wren</guid></item>', "http://a.example/wren"),
+        ("<item><guid><![CDATA[http://a.example/wren]]></guid></item>", "http://a.example/wren"),
+        ("<item><guid>http://a.example/?p=1</guid><link>/wren</link></item>", "http://a.example/wren"),
+        ('<item><guid isPermaLink="false">http://a.example/?p=1</guid></item>', None),
+        ("<item><guid>tag:a.example,2026:1</guid></item>", None),
+    ],
+)
+def test_entry_of_a_feed_is_its_page(entry: str, url: str | None) -> None:
+    found = [listed.url for listed in sitemap_entries(f"<feed>{entry}</feed>", "http://a.example/")]
+    assert found == [url] * (url is not None)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["<url><loc>", "<url>", "<loc>", "<link>", "<link></", "<![CDATA[", "<a:url>", "<lastmod>", "<url</url", "<guid>"],
 )
 def test_unclosed_elements_take_linear_time(piece: str) -> None:
     """A sitemap of 100 KB took 9 s, and four times as much per doubling."""

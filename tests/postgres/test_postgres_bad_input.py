@@ -120,7 +120,7 @@ def test_a_crawl_that_can_not_be_resumed_is_refused_and_changes_nothing(
     before = collection_status(folder_of(dsn))
     assert run_command(["crawl", "trains", "--strategy", "breadth", "--seed", SEED, "--into", dsn]) == 2
     refused = capsys.readouterr().err
-    assert "was begun with 'wrens and other small birds'" in refused
+    assert "was started with 'wrens and other small birds'" in refused
     assert str(folder_of(dsn)) not in refused
     assert collection_status(folder_of(dsn)) == before
 

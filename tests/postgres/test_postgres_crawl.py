@@ -20,6 +20,7 @@ from opilio.cli.main import run_command
 from opilio.core.errors import CollectionError, ConfigError, UsageError
 from opilio.core.protocols import Database, Learns
 from opilio.core.records import FetchResult
+from opilio.engine.cluster import trainer
 from opilio.engine.cluster.session import WorkerCommands
 from opilio.engine.cluster.worker import WorkerMeter
 from opilio.engine.politeness.traps import NOT_ARCHIVED_REASON, HostRules
@@ -42,7 +43,9 @@ from opilio.store.page_selection import PageFilter
 from opilio.store.postgres.cluster import (
     DatabaseClock,
     SharedConnection,
+    SharedProgress,
     WorkerFigures,
+    crawl_progress,
     database_facts,
     newer_models,
     remove_worker,
@@ -80,6 +83,43 @@ def test_crawl_in_postgres_stores_the_same_pages_as_in_a_folder(dsn: str, tmp_pa
         assert list(ours.connection.execute(sql)) == list(theirs.connection.execute(sql))
 
 
+def test_crawl_continues_when_the_last_url_is_fetched_while_the_trainer_looks(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is leased and what waits is read first: a worker can return the last URL before the queue is read."""
+    idle_reason, first = trainer._Training._idle_reason, [True]
+
+    async def begin(training: trainer._Training, now: float) -> str:
+        first[0] = True
+        return await idle_reason(training, now)
+
+    def look_too_early(db: Database) -> SharedProgress:
+        progress, is_first = crawl_progress(db), first[0]
+        first[0] = False
+        return progress._replace(backlog=0, leased=0) if is_first else progress
+
+    monkeypatch.setattr(trainer._Training, "_idle_reason", begin)
+    monkeypatch.setattr(trainer, "crawl_progress", look_too_early)
+    web = SmallWeb(grid(1, 12))
+    with served(web) as server:
+        reason = crawl_into(dsn, settings_for(server, ["http://h0.example/0.html"]))
+    assert reason == "nothing left to fetch"
+    assert collection_status(folder_of(dsn)).pages == len(web.answers)
+
+
+def test_changed_scope_applies_to_the_queue_of_a_resumed_crawl(dsn: str) -> None:
+    with served(SmallWeb(grid(4, 5))) as server:
+        crawl_into(dsn, settings_for(server, ["http://h0.example/0.html"], stop={"pages": 2}))
+        before = {entry.host for entry in server.log}
+        narrow = settings_for(server, ["http://h0.example/0.html"], scope={"deny": ["h3.example"]}, stop={"pages": 0})
+        crawl_into(dsn, narrow)
+        after = {entry.host for entry in server.log}
+    assert "h3.example" not in before and after == {"h0.example", "h1.example", "h2.example"}
+    with open_readonly(folder_of(dsn)) as collection:
+        sql = "SELECT DISTINCT reason FROM frontier_url WHERE state = 4"
+        assert collection.connection.execute(sql).fetchall() == [("out of scope: scope.deny h3.example",)]
+
+
 def test_links_out_of_an_archive_are_not_requested(dsn: str, tmp_path: Path) -> None:
     root = "http://a.example/"
     web = {root: page(BIRDS, ["/wren", "/absent", "http://b.example/"]), f"{root}wren": page(f"{BIRDS} wren")}
@@ -97,7 +137,7 @@ def test_links_out_of_an_archive_are_not_requested(dsn: str, tmp_path: Path) -> 
     outside = [f"{root}lost", f"{root}absent", "http://b.example/"]
     assert [why(folder, url).reason for url in outside] == [NOT_ARCHIVED_REASON] * 3
     status = collection_status(folder)
-    assert (status.pages, status.fetched) == (2, 2)
+    assert (status.collection, status.pages, status.fetched) == (place_of(folder), 2, 2)
     assert verify(folder) == []
 
 
@@ -227,7 +267,7 @@ def test_a_collection_is_copied_to_a_folder_a_database_and_another(
 
 
 def test_a_newer_schema_and_missing_rights_are_refused(dsn: str, connection: Database) -> None:
-    with pytest.raises(CollectionError, match="is no collection"):
+    with pytest.raises(CollectionError, match="not a collection"):
         open_database(folder_of(dsn))
     connection.execute("CREATE TABLE opilio_schema (version integer)")
     connection.execute("INSERT INTO opilio_schema VALUES (99)")
@@ -289,7 +329,12 @@ def test_a_worker_leaves_a_stopped_crawl_alone_when_asked_to(crawled: str) -> No
 
 # What undoes each step of the schema, newest first: a collection as an earlier version made it.
 DOWNGRADES = {
-    2: ("DROP TABLE page_tag, page_note, list_page, saved_search",),
+    2: (
+        "DROP TABLE page_tag, page_note, list_page, saved_search",
+        # A column of pages that came later needs no step of its own.
+        "ALTER TABLE page DROP COLUMN needs_browser",
+        "ALTER TABLE version DROP COLUMN needs_browser",
+    ),
     3: (
         "DROP INDEX warc_chunk_waiting",
         "ALTER TABLE warc_chunk DROP COLUMN object, DROP COLUMN start, DROP COLUMN length",

@@ -25,6 +25,7 @@ from opilio.store.postgres.chunks import (
     MARKER_FILE,
     RETRY_S,
     ChunkMover,
+    ChunkRecords,
     ChunkWriter,
     ObjectArchive,
     ObjectMissingError,
@@ -32,7 +33,6 @@ from opilio.store.postgres.chunks import (
     ObjectsUnavailableError,
     check_address,
     create_storage,
-    delete_unused_objects,
     set_storage,
     storage_address,
     storage_facts,
@@ -219,7 +219,7 @@ def test_an_object_of_a_mover_that_lost_its_role_is_deleted_by_verify(dsn: str, 
             ChunkMover(dsn, objects.address, late).move(1)
         assert (len(objects.sizes()), waiting_bytes(db) > 0) == (2, True)
         assert storage_facts(dsn)["objects"].endswith("can be read")
-        delete_unused_objects(db)
+        ChunkRecords(folder, db).delete_unused()
         assert objects.sizes().keys() == {MARKER_FILE}
         shutil.rmtree(tmp_path)
         assert "can't" in storage_facts(dsn)["objects"]

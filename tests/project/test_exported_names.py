@@ -20,6 +20,7 @@ EXPORTED = {
     "OpilioError",
     "PageHistory",
     "PageTable",
+    "PassageResults",
     "QueryError",
     "SearchFilters",
     "SearchHit",
@@ -45,8 +46,10 @@ DISPLAYED = (
     "LabelReport",
     "PageHistory",
     "PageTable",
+    "PassageResults",
     "SearchResults",
     "Status",
+    "StoredPage",
 )
 API = Path(__file__).parents[2] / "docs" / "api.md"
 

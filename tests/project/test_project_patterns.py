@@ -2,9 +2,9 @@
 
 The patterns are found in the modules and in the calls of their source, so a new one is tested without being listed.
 Patterns that are composed when the program runs can't be found; `COMPOSED` says why each is harmless. Hostile inputs
-are derived from each pattern: an example of what it matches, cut off at every position, repeated, or with its last
-character repeated. The time for an input is compared with the time for one four times as long: linear patterns take
-four times as long, quadratic ones sixteen times.
+are derived from each pattern: examples of what it matches, with and without what is optional, cut off at every
+position, repeated, or with their last character repeated. The time for an input is compared with the time for one four
+times as long: linear patterns take four times as long, quadratic ones sixteen times.
 """
 
 import ast
@@ -74,12 +74,12 @@ def written_patterns() -> Iterator[tuple[str, re.Pattern[Any] | None, str]]:
                         yield module, tested, "findall" if method == "compile" else method
 
 
-def example(tree: Any) -> str:
-    """A short text that the pattern matches or nearly matches."""
-    return "".join(_example_of(code, argument) for code, argument in tree)
+def example(tree: Any, repeats: int = 1) -> str:
+    """A short text that the pattern matches or nearly matches; parts that may be missing are there `repeats` times."""
+    return "".join(_example_of(code, argument, repeats) for code, argument in tree)
 
 
-def _example_of(code: Any, argument: Any) -> str:
+def _example_of(code: Any, argument: Any, repeats: int) -> str:
     text = ""
     if code is codes.LITERAL:
         text = chr(argument)
@@ -88,13 +88,13 @@ def _example_of(code: Any, argument: Any) -> str:
     elif code is codes.IN:
         text = _example_of_class(argument)
     elif code in (codes.MAX_REPEAT, codes.MIN_REPEAT, codes.POSSESSIVE_REPEAT):
-        text = example(argument[2]) * int(min(max(argument[0], 1), 20))
+        text = example(argument[2], repeats) * int(min(max(argument[0], repeats), 20))
     elif code is codes.SUBPATTERN:
-        text = example(argument[3])
+        text = example(argument[3], repeats)
     elif code is codes.ATOMIC_GROUP:
-        text = example(argument)
+        text = example(argument, repeats)
     elif code is codes.BRANCH:
-        text = example(argument[1][0])
+        text = example(argument[1][0], repeats)
     return text
 
 
@@ -125,7 +125,7 @@ def _class_source(members: Any) -> str:
 
 def branches(tree: Any) -> list[str]:
     """Examples of every alternative at the top of the pattern or in a group of its own."""
-    found = [example(tree)]
+    found = [example(tree), example(tree, 0)]
     for code, argument in tree:
         if code is codes.SUBPATTERN:
             code, argument = argument[3][0] if len(argument[3]) else (None, None)
@@ -212,7 +212,7 @@ def test_composed_patterns_are_known() -> None:
     assert {module for module, pattern, _ in written_patterns() if pattern is None} == set(COMPOSED)
 
 
-@pytest.mark.parametrize("source", [r"404\W*(?:error)?\W*$", r"<a>.*?</a>", r"[.!?]+\s"])
+@pytest.mark.parametrize("source", [r"404\W*(?:error)?\W*$", r"<a>.*?</a>", r"[.!?]+\s", r"</?[a-z][^ />]*>"])
 def test_quadratic_pattern_is_recognized(source: str) -> None:
     pattern = re.compile(source, re.DOTALL)
     assert steepest(pattern, "findall")[0] > TOO_STEEP

@@ -1,6 +1,7 @@
 """Modules, functions and folders keep a readable size: not too large, and not in splinters. `make check` runs this."""
 
 import ast
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,13 +28,12 @@ EXEMPT = {
     "judge/learned.py:LearnedJudge public methods": "implements Judge, Learns, SamplesPages and WeighsLinks",
     "methods/agents/frontier.py:SharedFrontier public methods": "implements Frontier",
     "methods/agents/link_queue.py:AgentLinkQueue public methods": "one queue: what it offers belongs together",
-    "methods/attributes/ranker.py:attributes_ranker parameters": "the options of the ranker are the factory's",
-    "methods/treasure/ranker.py:tgraph_ranker parameters": "the options of the ranker are its factory's arguments",
     "rank/baselines.py:LinkScoreRanker.__init__ parameters": "its options are its constructor's arguments",
 }
 
-# Their functions build components: the keyword arguments are the component's options.
-FACTORY_MODULES = frozenset({"plugin", "factories", "expansion_kinds"})
+# Functions that build components (module:function): the keyword arguments are the component's options.
+_PROJECT = tomllib.loads((PACKAGE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+FACTORIES = {value for group in _PROJECT["entry-points"].values() for value in group.values()}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -94,9 +94,9 @@ def _too_large(path: Path) -> Iterator[tuple[str, int]]:
     if (lines := _code_lines(path)) > MODULE_LINES:
         yield f"{where} code lines", lines
     for name, function in _functions(TREES[path]):
-        if (lines := _body_lines(function) if _is_schema(path) else _lines(function)) > FUNCTION_LINES:
+        if (lines := _body_lines(function) if _is_schema(path, name) else _lines(function)) > FUNCTION_LINES:
             yield f"{where}:{name} lines", lines
-        if (count := _parameters(function)) > PARAMETERS and not _is_schema(path):
+        if (count := _parameters(function)) > PARAMETERS and not _is_schema(path, name):
             yield f"{where}:{name} parameters", count
     for node in ast.walk(TREES[path]):
         # The methods of a conformance suite are tests.
@@ -110,10 +110,13 @@ def _public_methods(node: ast.ClassDef) -> int:
     return len([m for m in node.body if isinstance(m, Function) and not m.name.startswith("_")])
 
 
-def _is_schema(path: Path) -> bool:
+def _is_schema(path: Path, function: str) -> bool:
     """Where parameters are what a user may set: a command's options, the options of a component."""
     folder = path.parent.relative_to(PACKAGE).parts
-    return folder[:1] in (("cli",), ("api",)) or folder[:2] == ("engine", "wiring") or path.stem in FACTORY_MODULES
+    module = ".".join(("opilio", *folder, path.stem))
+    return (
+        folder[:1] in (("cli",), ("api",)) or folder[:2] == ("engine", "wiring") or f"{module}:{function}" in FACTORIES
+    )
 
 
 @pytest.mark.parametrize("path", MODULES, ids=_name)

@@ -91,7 +91,7 @@ def test_surrounding_text_does_not_repeat_the_anchor_s0_25() -> None:
 def test_parts_may_weigh_differently() -> None:
     only_parent = linkscore(weights={"url": 0, "anchor": 0, "around": 0})
     assert {r.score for r in scored_links(only_parent, reading_of(PAGE), verdict_of(0.5), lead_to())} == {0.5}
-    with pytest.raises(ConfigError, match="heading: is unknown"):
+    with pytest.raises(ConfigError, match="heading: unknown"):
         linkscore(weights={"heading": 1.0})
 
 

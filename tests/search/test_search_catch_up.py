@@ -161,7 +161,7 @@ def test_damaged_record_costs_only_its_text(tmp_path: Path) -> None:
 
 
 def test_folder_that_is_no_collection_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CollectionError, match="is no collection"):
+    with pytest.raises(CollectionError, match="not a collection"):
         update_index(tmp_path)
     assert not (tmp_path / "index").exists()
 

@@ -53,7 +53,7 @@ def test_search_suggests_a_better_spelling(folder: Path) -> None:
     ("arguments", "result"),
     [
         (["wren"], "give a collection and then the query"),
-        (["nowhere", "wren"], "is no collection"),
+        (["nowhere", "wren"], "not a collection"),
         (["BIRDS", '"wren'], "unclosed quote"),
         (["BIRDS", "wren", "--sort", "x"], "is unknown; known: best"),
         (["BIRDS", "wren", "--after", "x"], "is not a date"),

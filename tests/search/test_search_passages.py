@@ -19,6 +19,12 @@ PAGES = (
         text=f"{FILLER}\nThe wren builds a round nest of moss and grass, low in a hedge.\n{FILLER}",
         score=0.9,
     ),
+    Sheet(
+        url="http://a.example/manual",
+        title="Manual",
+        text=f"{FILLER}\n" * 120 + "The incubator is warmed to 38 degrees before eggs are laid into it.",
+        score=0.8,
+    ),
     Sheet(url="http://a.example/robin", title="Robins", text=f"A robin sings in winter.\n{FILLER}", score=0.7),
 )
 
@@ -35,6 +41,26 @@ def test_best_passage_answers_the_question(folder: Path) -> None:
     assert {best.text[start:end] for start, end in best.highlights} == {"wren", "builds", "nest"}
     assert best.citation.startswith("The wren. ")
     assert "http://a.example/wren (retrieved " in best.citation
+
+
+def test_sentences_come_before_a_list_of_names(tmp_path: Path) -> None:
+    names = "Great kestrel president Tern Wren Merlin Heron Ostrich Pipit Kestrel Index Plover Rook Shrike " * 4
+    told = "The first president of the kestrel society was chosen in the year after it had been founded in a barn. " * 3
+    sheets = (
+        Sheet(url="http://a.example/index", title="Kestrel president", text=names, score=0.5),
+        Sheet(url="http://a.example/society", title="Society", text=told, score=0.5),
+    )
+    folder = store(tmp_path / "birds", sheets)
+    best = next(iter(opilio.open(folder).passages("who was the kestrel president?", limit=2)))
+    assert best.url == "http://a.example/society"
+
+
+def test_end_of_a_long_page_is_found(folder: Path) -> None:
+    assert len(PAGES[1].text) > 100_000
+    collection = opilio.open(folder)
+    assert "warmed to 38 degrees" in next(iter(collection.passages("warm incubator", limit=1))).text
+    snippet = "".join(segment.text for segment in collection.search("warm incubator").hits[0].snippet)
+    assert "The incubator is warmed" in snippet
 
 
 def test_page_without_the_words_comes_last_or_not_at_all(folder: Path) -> None:

@@ -225,6 +225,15 @@ def test_stop_word_is_not_suggested_for_a_rare_word(tmp_path: Path) -> None:
     assert (searcher.search("wren").total, searcher.search("wren").suggestion) == (1, "")
 
 
+def test_plural_that_no_page_contains_is_not_a_misspelling(tmp_path: Path) -> None:
+    texts = [("Wing", "A wing has feathers.")] * 3 + [("Song", "A wren sings.")] * 5
+    sheets = [Sheet(url=f"{A}/{n}", title=title, text=text) for n, (title, text) in enumerate(texts)]
+    searcher = Searcher([store(tmp_path / "birds", sheets)])
+    searcher.update_indexes()
+    results = searcher.search("wings")
+    assert (results.total, results.suggestion) == (3, "")
+
+
 def test_note_is_given_when_no_page_has_enough_of_the_words(searcher: Searcher) -> None:
     results = searcher.search("wren locomotive")
     assert found(results) == ["wren", "train"]  # the second one by its meaning

@@ -14,7 +14,7 @@ from opilio.search.indexer import rebuild_index
 from opilio.search.meaning import page_vectors, word_rarity
 from opilio.search.query_builder import FieldWeights
 from opilio.search.ranking import Search
-from opilio.search.results import IndexDocument, SearchResults
+from opilio.search.results import IndexDocument, SearchFilters, SearchResults
 from opilio.search.searcher import Searcher
 from opilio.store.seal import read_seal, seal_problems
 
@@ -81,6 +81,28 @@ def test_misspelled_words_are_searched_corrected_and_suggested(searcher: Searche
     assert found(results)[0] == "eagle"
     assert results.suggestion == "large eagle wings"
     assert "eagle" in [segment.text for segment in results.hits[0].snippet if segment.marked]
+
+
+def test_common_word_that_no_page_contains_is_no_slip(tmp_path: Path) -> None:
+    texts = {f"glue-{n}": f"Glue can bind wood to wood, user {n}." for n in range(9)}
+    texts |= {"access": "The installer can read its questions aloud; a braille display works too."}
+    pages = [Sheet(url=f"{HOST}/{name}", title=name, text=text) for name, text in texts.items()]
+    searcher = Searcher([store(tmp_path / "manual", pages)])
+    searcher.update_indexes()
+    results = searcher.search("blind user with a braille display")
+    assert (found(results)[0], results.suggestion) == ("access", "")
+    assert searcher.search("gleu and wood").suggestion == "glue and wood"
+
+
+def test_page_that_states_no_language_is_found_by_other_forms(tmp_path: Path) -> None:
+    text = f"Every eagle has a wide wing. {'It can carry a heavy load over the sea. ' * 8}"
+    pages = [Sheet(url=f"{HOST}/{name}", title="Bird", text=text, language="") for name in "ab"]
+    short = Sheet(url=f"{HOST}/c", title="Wing", text="A wing.", language="")
+    searcher = Searcher([store(tmp_path / "birds", [*pages, short])])
+    searcher.update_indexes()
+    results = searcher.search("wings of an eagle", SearchFilters(languages=("en",)))
+    assert sorted(found(results)) == ["a", "b"]
+    assert {hit.language for hit in searcher.search("wing").hits} == {"en", ""}
 
 
 def test_stop_words_of_a_question_are_not_highlighted(searcher: Searcher) -> None:

@@ -21,7 +21,6 @@ CONTROL = set(map(chr, range(32)))
 KINDS = sorted(set(plugin_names(SEED_ENGINES)) - {"file", "collection"})
 OPTIONS: dict[str, dict[str, Any]] = {
     "searxng": {"url": "https://s.example/"},
-    "google": {"cx": "1"},
     "common-crawl": {"patterns": ["*.example"]},
     "sitemap": {"urls": ["https://s.example/sitemap.xml"]},
 }
@@ -79,7 +78,7 @@ def asked(kind: str, answer: FetchResult) -> list[EngineAnswer]:
 @pytest.fixture(autouse=True, scope="module")
 def _keys() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("BRAVE", "KAGI", "MOJEEK", "MARGINALIA", "GOOGLE"):
+        for name in ("BRAVE", "KAGI", "MOJEEK", "MARGINALIA"):
             patch.setenv(f"{name}_API_KEY", "key")
         yield
 
@@ -113,7 +112,6 @@ def test_answer_of_another_shape_is_no_vote_of_nothing(kind: str, tree: object) 
 
 WRONG_PARTS = {
     "brave": {"query": {}, "web": {"results": "none"}},
-    "google": {"queries": {}, "items": {}},
     "kagi": {"data": {"search": {}}},
     "mojeek": {"response": {"status": "OK", "results": 3}},
     "marginalia": {"results": {"url": "https://a.example/"}},

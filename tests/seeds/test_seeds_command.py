@@ -84,9 +84,11 @@ def test_engines_that_fail_are_reported_and_the_others_go_on(tmp_path: Path, dou
     double.lists |= {"brave": ["https://e.example/u1"], "kagi": ["https://e.example/u1", "https://e.example/u9"]}
     double.faults |= {"searxng": "429", "mojeek": "slow", "marginalia": "malformed", "mediawiki": "html"}
     double.retry_after = "120"
-    each: dict[str, dict[str, object]] = {"mojeek": {"timeout_s": 0.5}, "google": {"key": "env:WRONG_KEY"}}
-    kinds = ("brave", "kagi", "searxng", "mojeek", "google", "marginalia", "mediawiki")
-    configure(tmp_path, double, *kinds, each=each, timeout_s=60.0)
+    each: dict[str, dict[str, object]] = {"mojeek": {"timeout_s": 0.5}}
+    kinds = ("brave", "kagi", "searxng", "mojeek", "marginalia", "mediawiki")
+    path = configure(tmp_path, double, *kinds, each=each, timeout_s=60.0)
+    wrong_key = {**double.engine("kagi"), "key": "env:WRONG_KEY"}
+    path.write_text(f"{path.read_text('utf-8')}[wrong]\n{_lines(wrong_key)}\n", encoding="utf-8")
     done = run("topic", "seeds", "wrens", WRONG_KEY="wrong")
     assert done.returncode == 0
     assert [line.split()[:3] for line in done.stdout.splitlines()] == [
@@ -94,18 +96,18 @@ def test_engines_that_fail_are_reported_and_the_others_go_on(tmp_path: Path, dou
         ["3", "1/2", "https://e.example/u9"],
     ]
     result = dict(line.split(": ", 1) for line in done.stderr.splitlines())
-    assert result.keys() == {"searxng", "mojeek", "google", "marginalia", "mediawiki"}
+    assert result.keys() == {"searxng", "mojeek", "wrong", "marginalia", "mediawiki"}
     assert "asks to wait 120 s" in result["searxng"]
     assert "(timeout)" in result["mojeek"]
-    assert "refused the key" in result["google"]
+    assert "(status 401)" in result["wrong"]
     assert "JSON that can't be read" in result["marginalia"]
     assert "web page instead of JSON" in result["mediawiki"]
 
 
 def test_key_is_in_no_output_and_no_file(tmp_path: Path, double: SearchDouble, run: Run) -> None:
     double.faults["kagi"] = "429"
-    configure(tmp_path, double, "brave", "google", "mojeek", "kagi")
-    double.lists["brave"] = double.lists["google"] = ["https://e.example/u1"]
+    configure(tmp_path, double, "brave", "marginalia", "mojeek", "kagi")
+    double.lists["brave"] = double.lists["marginalia"] = ["https://e.example/u1"]
     done = run("topic", "seeds", "wrens", "--json", "--out", "s.txt")
     wrong = run("topic", "seeds", "wrens", "--fresh", TEST_SEARCH_KEY="wrong-secret")
     assert done.returncode == 0
@@ -268,7 +270,7 @@ def test_default_engine_that_can_not_be_reached_is_reported_with_what_to_do(tmp_
         wiki = f"http://127.0.0.1:{closed.getsockname()[1]}/w/api.php"
     done = run("crawl", "wrens", "--set", f"seeds.wiki={wiki}")
     assert done.returncode == 1
-    assert "no engine brought a seed: wikipedia:" in done.stderr
+    assert "no engine found a seed: wikipedia:" in done.stderr
     assert "give seeds with --seed URL or --seeds FILE" in done.stderr
     assert not (tmp_path / "wrens").exists()
 
@@ -319,7 +321,7 @@ def test_crawl_ends_before_a_folder_is_made_when_engines_bring_nothing(
     assert 'found nothing on "wrens" that all of them name; --set seeds.agree=any' in one_line(done)
     double.faults["searxng"] = "429"
     double.retry_after = "3600"
-    assert "no engine brought a seed: searxng: too many requests" in one_line(run("crawl", "robins", "--into", "c"))
+    assert "no engine found a seed: searxng: too many requests" in one_line(run("crawl", "robins", "--into", "c"))
     assert not (tmp_path / "c").exists()
 
 

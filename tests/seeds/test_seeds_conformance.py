@@ -21,7 +21,7 @@ from opilio.testing.stages import KNOWN, Ask, SourceChecks
 
 @pytest.fixture(scope="module")
 def double() -> Iterator[SearchDouble]:
-    paged = dict.fromkeys(("brave", "google", "kagi", "mojeek", "marginalia", "alpha", "beta"), KNOWN)
+    paged = dict.fromkeys(("brave", "kagi", "mojeek", "marginalia", "alpha", "beta"), KNOWN)
     with search_double(**paged, common_crawl=KNOWN, sitemap=KNOWN, extlinks=KNOWN) as running:
         running.lists["mediawiki"] = ["Wren"]
         yield running

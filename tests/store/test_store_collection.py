@@ -58,7 +58,7 @@ def test_collection_is_there_with_its_settings_when_made(tmp_path: Path) -> None
 @pytest.mark.parametrize("name", ["notes.txt", "crawl.toml", "crawl.db.part"])
 def test_folder_with_other_files_is_refused_and_left_alone(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("mine")
-    with pytest.raises(CollectionError, match="is not empty and is no collection"):
+    with pytest.raises(CollectionError, match="is not empty and not a collection"):
         Collection.create(tmp_path, "")
     assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {name: "mine"}
 
@@ -101,7 +101,7 @@ def test_reader_can_not_write(tmp_path: Path) -> None:
 
 
 def test_folder_without_a_collection_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(CollectionError, match="is no collection"):
+    with pytest.raises(CollectionError, match="not a collection"):
         check_collection(tmp_path / "nowhere")
 
 

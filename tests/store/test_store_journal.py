@@ -13,9 +13,12 @@ from opilio.store.run_tables import (
     SNAPSHOT_MIN_LESSONS,
     STATE_BYTES_PER_LESSON,
     LearnerJournal,
+    SnapshotRow,
     damaged_states,
     latest_states,
     restore_damaged_states,
+    snapshots,
+    write_snapshots,
 )
 from opilio.store.writer import CollectionWriter
 
@@ -66,6 +69,22 @@ def test_damaged_state_is_restored_from_the_one_before_and_its_lessons(collectio
     expected = (b"state 0", [b"before 1", b"last"]) if states == 2 else (None, [b"before 0", b"last"])
     assert (again.load_snapshot(), list(again.lessons())) == expected
     assert list(damaged_states(collection)) == []
+
+
+def test_past_versions_keep_what_is_displayed_of_them_and_their_time(collection: Collection) -> None:
+    write_snapshots(collection.connection, [SnapshotRow("topic", 0, 1.0, b"first, with counts")])
+    journal = LearnerJournal(collection, "topic")
+    journal.save_snapshot(2, 5.0, b"third, with counts", [(0, b"first"), (1, b"second")])
+    journal.save_snapshot(2, 9.0, b"third, with more counts")
+    assert [(row.version, row.at, bytes(row.state)) for row in snapshots(collection.connection, "topic")] == [
+        (0, 1.0, b"first"),
+        (1, 5.0, b"second"),
+        (2, 5.0, b"third, with more counts"),
+    ]
+    collection.connection.execute("UPDATE snapshot SET state = x'00' WHERE name = 'topic' AND version = 2")
+    assert restore_damaged_states(collection) == ["topic"]
+    assert [row.version for row in snapshots(collection.connection, "topic")] == [0, 1, 2]
+    assert journal.load_snapshot() == b"third, with counts"
 
 
 def test_journal_grows_longer_when_the_state_is_large(collection: Collection) -> None:

@@ -18,7 +18,7 @@ from opilio.judge.similarity import CosineJudge
 from opilio.lab.evaluation.metrics import harvest
 from opilio.lab.experiments.declarations import load_experiment, paper_tables
 from opilio.lab.synthetic.prose import load_word_lists
-from opilio.methods.attributes.rows import ATTRIBUTES
+from opilio.methods.attributes.features import ATTRIBUTES
 from opilio.rank.baselines import LinkScoreRanker
 from opilio.testing.conformance import lead_to, reading_of, terms_of, url_terms, verdict_of
 from opilio.text.reading import PageReader, SentenceContext
@@ -156,6 +156,7 @@ def test_protocols_of_s3_are_declared_s3_33_s3_34_s3_35_s3_36_s3_37_s3_39(name: 
     if name == "s3-36":
         assert (declared["FC1-3"]["agents"]["count"], declared["FC4, r = 4"]["agents"]["count"]) == (3, 1)
     if name == "s3-39":
+        assert experiment.shape["genres"] == 0.5
         weights = [declared[variant]["rank"] for variant in ("sum", "half", "topic", "genre")]
         assert [(w["topic"], w["genre"]) for w in weights] == [(1, 1), (0.5, 0.5), (1, 0), (0, 1)]
 
@@ -163,13 +164,23 @@ def test_protocols_of_s3_are_declared_s3_33_s3_34_s3_35_s3_36_s3_37_s3_39(name: 
 def test_protocol_of_table_ii_and_its_figure_are_declared_s4_24_s4_25() -> None:
     experiment = load_experiment("s4-24")
     assert experiment.budget == paper_tables()["S4-24"].at[-1] == 4000
+    assert experiment.seed_kinds == ("search-all-10",)  # S4-12
     (figure,) = experiment.plot
     assert (figure.file, figure.variants) == ("figure-3", ("breadth", "s4-static", "s4-dynamic"))
 
 
+def test_protocol_of_s1_is_declared_s1_30() -> None:
+    """The paper's topic and three classifiers, trained before the crawl on pages of both seed lists."""
+    experiment = load_experiment("s1-30")
+    assert experiment.shape["about"] == ["genetic DNA"]
+    assert experiment.training == 60 and "classifiers" in experiment.sections
+    trained = {v.kind: v.trained for v in experiment.variants if v.name.startswith("s1-")}
+    assert trained == {"s1-neural": True, "s1-tree": True, "s1-bayes": True}
+
+
 def test_protocol_of_table_4_is_declared_s0_31() -> None:
     experiment = load_experiment("s0-32")
-    assert (experiment.budget, experiment.seed_kinds) == (2000, ("search-10",))
+    assert (experiment.budget, experiment.seed_kinds) == (2000, ("search-any-10",))
     assert experiment.shape["about"] == ["computer science"]
     assert {v.name: v.table_pages for v in experiment.variants} == {"breadth": 60, "s0-earlier": 60, "s0": 60}
     assert [load_strategy(name)["topic"]["table_size"] for name in ("s0", "s0-earlier")] == [300, 300]

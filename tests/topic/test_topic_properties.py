@@ -12,7 +12,7 @@ from opilio.frontier.policy import Expiring, FrontierPolicy
 from opilio.judge.similarity import CosineJudge, CosineNorm
 from opilio.rank.baselines import LinkScoreRanker
 from opilio.testing.conformance import lead_to, reading_of, terms_of, url_terms, verdict_of
-from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.evolving import EvolvingTopic, TopicLearner
 from opilio.topic.expansion import ExpansionStart
 from opilio.topic.page_terms import PageTerms, TermWeighting
 from opilio.topic.weights import table_from_weights
@@ -41,8 +41,8 @@ def test_table_depends_on_relevant_pages_alone_s0_21_s3_15(
         )
         for _ in range(2)
     )
-    every.learn([outcome(*visit) for visit in visits])
-    relevant.learn([outcome(*visit) for visit in visits if visit[2] and not visit[3]])
+    TopicLearner(every).learn([outcome(*visit) for visit in visits])
+    TopicLearner(relevant).learn([outcome(*visit) for visit in visits if visit[2] and not visit[3]])
     assert every.table == relevant.table
     assert every.table.keywords[0].weight == 1.0
 

@@ -81,8 +81,8 @@ def test_log_of_one_column_may_have_a_header(tmp_path: Path) -> None:
     [
         (b"caf\xe9\n", "is not UTF-8 text"),
         ("wrens\n".encode("utf-16-le"), "is not UTF-8 text"),
-        ("time,query\nyesterday,wrens\n", "line 2: 'yesterday' is no time"),
-        ("time,query\n1,wrens\nnan,wrens\n", "line 3: 'nan' is no time"),
+        ("time,query\nyesterday,wrens\n", "line 2: 'yesterday' is not a time"),
+        ("time,query\n1,wrens\nnan,wrens\n", "line 3: 'nan' is not a time"),
         ('time,query\n1,"wrens\n' + "2,robins\n" * 20_000, "line .*; perhaps a quote is left open"),
     ],
 )

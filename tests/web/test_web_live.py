@@ -22,7 +22,7 @@ from opilio.lab.synthetic.web import SyntheticWeb, topic_tables
 from opilio.manage.status import collection_status
 from opilio.manage.topic_builder import table_history
 from opilio.manage.verify import verify
-from opilio.store.collection import collection_exists
+from opilio.store.collection import Collection, collection_exists
 from opilio.store.connection import has_writer
 
 expect.set_options(timeout=WAIT_MS)
@@ -223,6 +223,18 @@ def _messages(lines: Iterator[bytes]) -> Iterator[tuple[str, str, object]]:
             fields = {}
 
 
+def test_results_appear_when_pages_are_indexed_beside_a_crawl(browser: Browser, tmp_path: Path) -> None:
+    folder = crawled(tmp_path / "birds", stop={"pages": 5})
+    collection = Collection.open_for_writing(folder)  # as a crawl does: the index is updated in the background
+    try:
+        with pages_of([folder], tmp_path) as client, tab(browser, client.base) as one:
+            page = one.go("/search?q=wren")
+            expect(page.locator("[data-waiting]")).to_contain_text("5 pages of these collections are not indexed yet")
+            expect(page.locator(".hit").first).to_be_visible(timeout=4 * WAIT_MS)
+    finally:
+        collection.close()
+
+
 def test_stream_sends_state_and_events_and_resumes(client: Client) -> None:
     with stream(client, "/c/birds/live") as messages:
         kind, _, status = next(messages)
@@ -257,7 +269,7 @@ def test_chart_shows_values_under_the_pointer_and_marks_labels(browser: Browser,
         client.post("/c/birds/label", {"url": "http://h0.example/0.html", "is": "irrelevant"})
         page = one.go("/c/birds")
         page.locator(".by-pages svg.chart").hover()
-        expect(page.locator(".by-pages [data-value]").first).to_have_text(re.compile(r"^[01]\.\d\d$"))
+        expect(page.locator(".by-pages [data-value]").first).to_have_text(re.compile(r"^[\d.]+ %$"))
         expect(page.locator(".by-pages [data-at]")).to_have_text(re.compile(r"^at \d+$"))
         expect(page.locator(".by-pages .mark title")).to_have_text("label")
         assert "Pages fetched" in (page.locator(".by-pages svg.chart").text_content() or "")

@@ -1,5 +1,6 @@
 """Errors by cause and host with a retry, events as sentences, and the graph of hosts under the pointer."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,21 @@ def test_errors_are_filtered_by_cause_and_host(client: Client, query: str, urls:
     assert (sum(group["urls"] for group in data["hosts"]), len(data["examples"])) == (urls, urls)
 
 
+def test_skipped_urls_are_grouped_by_reason_after_all_failed_ones(tmp_path: Path) -> None:
+    outside = [f"http://a{number}.elsewhere/" for number in range(250)]
+    web = web_with_failures()
+    web.answers["http://h0.example/0.html"] = page(BIRDS, [*outside, "http://h0.example/gone1"], "Start")
+    folder = crawled(tmp_path / "birds", source=web, scope={"allow": ["h0.example"]})
+    with pages_of([folder], tmp_path) as client:
+        data = client.get("/c/birds/errors.json").data
+        assert [(group["reason"], group["urls"]) for group in data["skipped"]] == [
+            ("out of scope: no rule of scope.allow matches", 250)
+        ]
+        assert data["examples"][0]["url"] == "http://h0.example/gone1"
+        shown = client.get("/c/birds/errors").text
+        assert shown.count("no rule of scope.allow matches") == 1
+
+
 def test_user_filters_by_a_click_and_retries(browser: Browser, client: Client, folder: Path) -> None:
     with tab(browser, client.base) as one:
         shown = one.go("/c/birds/errors")
@@ -119,6 +135,8 @@ def test_graph_zooms_and_labels_never_overlap(browser: Browser, client: Client, 
         svg, labels = shown.locator("svg.graph"), shown.locator("svg.graph [data-labels] text")
         expect(svg).to_have_attribute("data-zoom", "1.00")
         assert overlapping(labels) == []
+        # The largest host has a label, also at an edge.
+        expect(labels.first).not_to_have_class(re.compile("crowded"))
         for _ in range(3):
             shown.click("[data-zoom=in]")
         expect(svg).to_have_attribute("data-zoom", "3.37")

@@ -19,6 +19,7 @@ from mcp.types import TextContent, TextResourceContents
 
 from checks.small_webs import (
     COMMAND,
+    HTML,
     PATIENCE_S,
     SmallWeb,
     crawl,
@@ -33,9 +34,10 @@ from checks.small_webs import (
 )
 from opilio.core.errors import UsageError
 from opilio.core.settings import Tree
+from opilio.fetch.decoding import RecordedResponse
 from opilio.search.results import IndexProgress
 from opilio.web.collections import SearcherPool
-from opilio.web.mcp_server import McpOptions, build_mcp_server, resource_uri
+from opilio.web.mcp_server import PART_CHARS, McpOptions, build_mcp_server, resource_uri
 
 SEED = "http://h0.example/0.html"
 DENIED = "http://noai.example/a/../wren"
@@ -103,7 +105,9 @@ async def search_and_read(client: Client) -> None:
     assert len(answers) == 2
     assert "wren" in answers[0]["text"]
     assert answers[0]["url"] in answers[0]["citation"]
-    assert (await call(client, "why", url=SEED))["page"]["relevant"] is True
+    why = await call(client, "why", url=SEED)
+    assert why["page"]["relevant"] is True
+    assert why["summary"].startswith("Kept: its text is about ")
     (status,) = (await call(client, "status"))["collections"]
     assert (status["name"], status["pages"]) == ("birds", 9)
     assert "no page of birds" in await refusal(client, "page", url="http://nowhere.example/")
@@ -163,6 +167,28 @@ def test_page_that_denies_ai_input_is_found_but_not_read(birds: Path) -> None:
     run(build_mcp_server([birds], McpOptions()), use)
 
 
+def test_long_page_is_read_in_parts(tmp_path: Path) -> None:
+    words = " ".join(f"{n} wrens" for n in range(400))
+    body = f"<title>Wrens</title><p>{words}</p>" + f"<p>{words}</p>" * 11 + "<p>The last wren bird.</p>"
+    long = RecordedResponse(200, (HTML,), body.encode())
+    with served(SmallWeb({SEED: long})) as server:
+        crawl(tmp_path / "birds", settings_for(server, [SEED]))
+
+    async def use(client: Client) -> None:
+        texts, read = list[str](), ""
+        while not texts or "; call page with" in texts[-1]:
+            texts.append(await call(client, "page", url=SEED, part=len(texts) + 1))
+        (whole,) = (await client.read_resource(resource_uri("birds", SEED))).contents
+        read = "\n\n".join(text.partition("\n---\n")[2].strip() for text in texts)
+        assert isinstance(whole, TextResourceContents)
+        assert (len(texts), read) == (3, whole.text.partition("\n---\n")[2].strip())
+        assert [text.splitlines()[1][:12] for text in texts] == [f"part: {n} of 3" for n in (1, 2, 3)]
+        assert max(map(len, texts)) < PART_CHARS + 1_000
+        assert "the page has 3 parts" in await refusal(client, "page", url=SEED, part=4)
+
+    run(build_mcp_server([tmp_path / "birds"], McpOptions()), use)
+
+
 def test_search_says_that_pages_are_still_being_indexed(monkeypatch: pytest.MonkeyPatch, birds: Path) -> None:
     waiting = IndexProgress(waiting=7)
     monkeypatch.setattr(SearcherPool, "_refresh_one", lambda *_: waiting)
@@ -193,7 +219,10 @@ def test_one_of_several_collections_must_be_named(birds: Path, tmp_path: Path) -
         crawl(tmp_path / "others", settings_for(server, [SEED]))
 
     async def use(client: Client) -> None:
-        assert "name a collection: birds, others" in await refusal(client, "why", url=SEED)
+        both = "several contain this page; name a collection: birds, others"
+        assert both in await refusal(client, "why", url=SEED)
+        assert "none contains this page" in await refusal(client, "page", url="http://nowhere.example/")
+        assert "denies ai-input" in await refusal(client, "page", url=DENIED)  # only one has it
         assert (await call(client, "why", url=SEED, collection="others"))["found"]
         assert (await call(client, "search", query="wren"))["total"] == 9
         assert (await call(client, "search", query="wren", collection="others"))["total"] == 2

@@ -188,7 +188,7 @@ def test_body_that_is_no_json_is_refused_in_words(client: Client, body: bytes) -
 
 
 def test_folder_that_is_no_collection_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CollectionError, match="is no collection"):
+    with pytest.raises(CollectionError, match="not a collection"):
         serve([tmp_path], port=0)
 
 

@@ -139,6 +139,14 @@ def test_chart_of_some_pages_begins_where_they_do() -> None:
     assert comparison_chart([{**run, "curve": []}], closer=True).lines[0].path == ""
 
 
+@given(st.floats(1.0, 1e7))
+def test_last_label_of_a_chart_is_within_it(most: float) -> None:
+    chart = line_chart([("pages", "a", [(0.0, 0.0), (most, 1.0)])])
+    last = chart.x_ticks[-1]
+    # A digit of the style sheet's 12 pixels is 7 wide; labels are centred.
+    assert last.at + 3.5 * len(last.label) <= chart.width
+
+
 def test_chart_without_a_point_can_be_drawn() -> None:
     assert line_chart([("nothing", "a", [])]).lines[0].path == ""
 

@@ -160,11 +160,14 @@ class CollectionView:
         in_list: str = "",
     ) -> PageTable:
         """The stored pages, without duplicates, that meet all conditions; read when the table is used."""
-        wanted = PageFilter(
-            relevant=relevant, host=host, language=language, genre=genre, min_score=min_score,
-            include_noindex=include_noindex, tag=tag, in_list=in_list,
-        )  # fmt: skip
-        return PageTable(self._folder, wanted, columns)
+        given = {
+            "relevant": relevant, "host": host, "language": language, "genre": genre, "min_score": min_score,
+            "include_noindex": include_noindex, "tag": tag, "in_list": in_list,
+        }  # fmt: skip
+        try:
+            return PageTable(self._folder, msgspec.convert(given, PageFilter), columns)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"pages(): {describe_validation_error(error)}") from error
 
     def search(
         self,
@@ -197,6 +200,9 @@ class CollectionView:
 
         UsageError lists every URL that can't be labelled; then nothing is stored.
         """
+        for url, relevant in labels.items():
+            if relevant is not None and relevant not in (True, False):
+                raise UsageError(f"label(): {url}: give True, False or None, not {relevant!r}")
         requests = [LabelRequest(url, relevant, "label()") for url, relevant in labels.items()]
         report, problems = label_pages(self._folder, requests, SystemClock().now())
         if problems:

@@ -106,7 +106,7 @@ async def _create(folder: Path, settings: Settings, notify: Notify, warn: Notify
 def _training_notice(folder: Path, settings: Settings) -> str:
     """A line for a crawl of S1 that is not trained before it starts, or that was trained elsewhere; otherwise empty."""
     rank = settings.rank
-    if rank["kind"] != "attributes" or rank["learner"] == "infospiders":
+    if rank["kind"] != "attributes":
         return ""
     if rank["model"]:
         return f"{settings.strategy}: starts with the classifier of {rank['model']}"

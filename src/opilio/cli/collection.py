@@ -122,23 +122,30 @@ def export(
     in_list: Annotated[
         str, typer.Option("--list", metavar="NAME", help="Only pages of this list, in its order.", show_default=False)
     ] = "",
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file instead of stdout.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file, not to stdout (-).")] = None,
 ) -> int:
     """Write the pages as JSON Lines, CSV, Parquet, Markdown, WARC, CDXJ, WACZ or citations."""
+    import msgspec
+
     from opilio.core.files import pluralize
     from opilio.manage.export import export as export_pages
     from opilio.manage.export import export_to_file
-    from opilio.store.page_selection import PageFilter
+    from opilio.store.collection import open_readonly
+    from opilio.store.page_selection import PageFilter, count_pages
 
     pages = PageFilter(
         relevant=relevant or None, topic=topic, tag=tag, in_list=in_list, include_noindex=include_noindex,
         allow=tuple(allow or ()),
     )  # fmt: skip
-    if out is None:
+    if out is None or out == Path("-"):
         export_pages(folder, form, pages, sys.stdout.buffer, chunk_words=chunk_words)
         return 0
     count = export_to_file(folder, out, form, pages, chunk_words=chunk_words)
-    print_message(f"{pluralize(count, 'page')} written to {out}")
+    with open_readonly(folder) as collection:
+        every = msgspec.structs.replace(pages, include_noindex=True)
+        left_out = count_pages(collection, every) - count_pages(collection, pages)
+    more = f"; without {left_out} that ask not to be indexed (--include-noindex)" if left_out else ""
+    print_message(f"{pluralize(count, 'page')} written to {out}{more}")
     return 0
 
 
@@ -187,7 +194,9 @@ def label(
         raise UsageError("--undo: give the URL of one page, without --relevant, --irrelevant and --file")
     if bool(url) == (file is not None):
         raise UsageError("give either a URL with --relevant, --irrelevant, --tag, --list or --note, or --file FILE")
-    if url and relevant == irrelevant and not undo:
+    if relevant and irrelevant:
+        raise UsageError("--relevant and --irrelevant: give only one of them")
+    if url and not labelled and not undo:
         raise UsageError(f"{url}: give --relevant, --irrelevant, --undo, --tag, --list or --note")
     if file is not None and labelled:
         raise UsageError(f"--file {file}: the file holds the labels; leave out --relevant and --irrelevant")

@@ -38,7 +38,8 @@ _WITHOUT_SCHEME = re.compile(r"(?i)[a-z0-9_-]+(\.[a-z0-9_-]+)*\.[a-z][a-z0-9-]+\
 def merge_options(given: dict[str, Any], assignments: list[str], config: Path | None) -> Tree:
     """The settings that the user gave; options without a value are left out."""
     tree = _drop_none(given)
-    for text in assignments:
+    # A kind replaces the options of another kind, so it comes before those that the user gave with it.
+    for text in sorted(assignments, key=lambda text: not text.partition("=")[0].strip().endswith(".kind")):
         tree = merge_trees(tree, parse_setting(text))
     return merge_trees(read_settings(config), tree) if config else tree
 

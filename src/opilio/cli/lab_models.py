@@ -46,7 +46,7 @@ def train(
     """
     from opilio.cli.text_output import format_report
     from opilio.manage.train_attributes import train as train_learners
-    from opilio.methods.attributes.models import LEARNER_NAMES
+    from opilio.methods.attributes.learner import LEARNER_NAMES
     from opilio.methods.attributes.ranker import MODEL_FILE
 
     if learner not in (*LEARNER_NAMES, ALL_LEARNERS):
@@ -79,7 +79,7 @@ def _check_outputs(export: Path | None, out: Path | None) -> None:
 
 
 def _rows(trained: "TrainingResult") -> bytes:
-    from opilio.methods.attributes.rows import write_rows
+    from opilio.methods.attributes.features import write_rows
 
     text = io.StringIO(newline="")
     write_rows(trained.rows, text)
@@ -89,7 +89,7 @@ def _rows(trained: "TrainingResult") -> bytes:
 def _report_data(trained: "TrainingResult", place: Path | None) -> dict[str, Any]:
     import msgspec
 
-    from opilio.methods.attributes.evaluation import PAPER_PRECISION
+    from opilio.methods.attributes.training import PAPER_PRECISION
 
     trial = trained.trial
     facts: dict[str, Any] = msgspec.to_builtins(trial)

@@ -15,9 +15,11 @@ from opilio.core.records import Reason
 from opilio.manage.pages import format_utc
 from opilio.manage.results import Explanation, Forecast, LinkContext, PageExplanation, PageHistory, RankerExplanation
 from opilio.manage.train_attributes import TrainingResult
-from opilio.methods.attributes.evaluation import PAPER_PRECISION, LearnerResult, MeanInterval
+from opilio.methods.attributes.training import PAPER_PRECISION, LearnerResult, MeanInterval
 from opilio.search.passages import PassageResults
 from opilio.search.results import SearchHit, SearchResults, rich_hit, rich_passage
+
+MOVED_TO_FRONT = "moved to the front: by a user, or because its host was tried least and the crawl found nothing"
 
 
 def format_why(found: Explanation) -> list[str]:
@@ -27,7 +29,8 @@ def format_why(found: Explanation) -> list[str]:
     lines.append(f"  {found.state}" + (f": {found.reason}" if found.reason else ""))
     if found.score is not None:
         steps = "1 link" if found.depth == 1 else f"{found.depth} links"
-        lines.append(f"  score {found.score:.3f}, {steps} from a seed, found {found.times_found}×")
+        moved = f"; {MOVED_TO_FRONT}" if found.moved_to_front else ""
+        lines.append(f"  score {found.score:.3f}, {steps} from a seed, found {found.times_found}×{moved}")
     if wait := found.host_waits:
         lines.append(f"  its host waits until {_format_time(wait.until)}: {wait.reason}")
     if seed := found.seed:

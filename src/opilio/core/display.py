@@ -55,6 +55,7 @@ def save_figure(figure: "Figure", target: Path | IO[bytes], kind: str) -> None:
 
 
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_UNDISPLAYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def strip_controls(text: str) -> str:
@@ -68,12 +69,18 @@ def strip_controls(text: str) -> str:
 
 MAX_CHARACTERS = 300  # of one value
 MAX_ROWS = 20  # of one table
+MAX_PROMPT_CHARACTERS = 70  # of one value at the Python prompt
 
 
 class Displayable:
-    """Gives a msgspec struct a rich and an HTML representation: one row per field."""
+    """Gives a msgspec struct a short text for the Python prompt, and a rich and an HTML representation by field."""
 
     __slots__ = ()
+
+    def __repr__(self) -> str:
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}  # type: ignore[attr-defined]
+        shown = ", ".join(f"{name}={_prompt_text(value)}" for name, value in fields.items() if not _empty(value))
+        return f"{type(self).__name__}({shown})"
 
     def __rich__(self) -> Any:  # noqa: ANN401 - rich is imported where it is used
         return rich_fields(msgspec.to_builtins(self))
@@ -126,10 +133,10 @@ def rich_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Any:
 
 
 def cell_text(value: object) -> str:
-    """A value as a short line.
+    """A value as a short line, without control characters and changes of the writing direction.
 
-    >>> cell_text(0.123456), cell_text(True), cell_text(["a", "b"]), cell_text({"a": 1})
-    ('0.123', 'yes', 'a, b', 'a 1')
+    >>> cell_text(0.123456), cell_text(True), cell_text(["a", "b"]), cell_text({"a": 1}), cell_text("a\\x1bb")
+    ('0.123', 'yes', 'a, b', 'a 1', 'ab')
     """
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -141,8 +148,25 @@ def cell_text(value: object) -> str:
     elif isinstance(value, list | tuple):
         text = "\n".join(map(cell_text, value)) if any(map(_nested, value)) else ", ".join(map(cell_text, value))
     else:
-        text = str(value)
+        text = _UNDISPLAYED.sub("", str(value))
     return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]} …"
+
+
+def _prompt_text(value: object) -> str:
+    """A value at the Python prompt; of records and long lists only what they are.
+
+    >>> _prompt_text(("wren", "robin")), _prompt_text([1, 2, 3, 4]), _prompt_text("w" * 100)[-4:]
+    ("('wren', 'robin')", '[4 items]', "ww…'")
+    """
+    if isinstance(value, msgspec.Struct):
+        return f"{type(value).__name__}(…)"
+    if isinstance(value, tuple) and type(value) is not tuple:  # marked text
+        value = str(value)
+    if isinstance(value, str) and len(value) > MAX_PROMPT_CHARACTERS:
+        value = f"{value[:MAX_PROMPT_CHARACTERS]}…"
+    if isinstance(value, list | tuple) and (len(value) > 3 or any(isinstance(one, msgspec.Struct) for one in value)):
+        return f"[{len(value)} items]" if len(value) > 1 else "[1 item]"
+    return repr(value)
 
 
 def _html_value(value: object) -> str:

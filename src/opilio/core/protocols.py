@@ -4,7 +4,7 @@
 learn with a journal.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
@@ -101,6 +101,23 @@ class ChecksRequests(Protocol):
     may_send: Callable[[str], bool] | None
 
 
+@runtime_checkable
+class LooksUpNames(Protocol):
+    """A fetcher that shares what it knows of the addresses of hosts (optional beside Fetcher)."""
+
+    async def addresses(self, name: str) -> tuple[str, ...]: ...
+
+
+@runtime_checkable
+class ReadsArchives(Protocol):
+    """A fetcher that answers from files, so that its URLs are known (optional beside Fetcher)."""
+
+    @property
+    def urls(self) -> Container[str]: ...
+
+    def for_workers(self) -> Fetcher: ...  # leaves it to the workers to unpack pages
+
+
 class Parser(Protocol):
     """Turns a response into a page. Raises ParseError, and nothing else, if it contains no page."""
 
@@ -113,38 +130,28 @@ class Judge(Protocol):
     def judge(self, reading: Reading) -> Verdict: ...
 
 
-class OnlineLearner(Protocol):
-    """A judge or ranker that learns during the crawl (optional beside Judge and Ranker).
+@runtime_checkable
+class Learns(Protocol):
+    """A topic table, judge or ranker that learns during the crawl, in the writing process, between visits.
 
-    `learn` runs in the writing process, between visits. `snapshot` saves the state; worker processes and resumed crawls
-    `restore` it. `version` grows with every change.
+    What it learns from a visit is a lesson, stored with the visit: a crawl that was killed applies the lessons behind
+    the last snapshot again. Resumed crawls `restore` the snapshot, worker processes the smaller worker state. `version`
+    grows with every change. `BaseLearner` has defaults for all but the lessons and the state.
     """
+
+    saves_every_version: bool  # store a snapshot with every change, not only when it is due
+    learns_from_labels: bool
+    own_pages_only: bool  # among agents: learn only from pages that the agent fetched itself
 
     @property
     def version(self) -> int: ...
 
-    def learn(self, outcomes: Sequence[Outcome]) -> None: ...
-
-    def snapshot(self) -> bytes: ...
-
-    def restore(self, state: bytes) -> None: ...
-
-
-@runtime_checkable
-class Learns(OnlineLearner, Protocol):
-    """A learner with a journal: what it learns from a visit is a lesson, stored with the visit.
-
-    A crawl that was killed applies the lessons behind the last snapshot again. `BaseLearner` has defaults for all but
-    the lessons and the state.
-    """
-
     @property
-    def saves_every_version(self) -> bool: ...  # store a snapshot with every change, not only when it is due
-
-    @property
-    def learns_from_labels(self) -> bool: ...
+    def waits_for_seeds(self) -> bool: ...  # `seeding_lesson` is applied when all seeds were visited
 
     def make_lesson(self, outcomes: Sequence[Outcome]) -> bytes: ...
+
+    def seeding_lesson(self) -> bytes: ...
 
     def label_lesson(self, sample: bytes, relevant: bool | None, before: bool | None = None) -> bytes: ...
 
@@ -154,14 +161,20 @@ class Learns(OnlineLearner, Protocol):
 
     def take_events(self, now: float) -> Sequence[Event]: ...
 
+    def take_versions(self) -> Sequence[tuple[int, bytes]]: ...  # past versions whose states are kept, for display
+
+    def snapshot(self) -> bytes: ...
+
     def worker_state(self) -> bytes: ...  # what workers need: less than a snapshot, restored in the same way
+
+    def restore(self, state: bytes) -> None: ...
 
 
 @runtime_checkable
 class HasLearners(Protocol):
     """A judge or ranker that learns, or has parts that do: its learners by the names of their states."""
 
-    def learners(self) -> Mapping[str, OnlineLearner]: ...
+    def learners(self) -> Mapping[str, Learns]: ...
 
 
 @runtime_checkable
@@ -254,8 +267,8 @@ class Frontier(Protocol):
     """Decides which URLs to fetch next. Hosts are leased, not URLs; no operation scans the queue.
 
     Invariants: a URL is in exactly one state; a host is leased to at most one holder; a host is never leased before
-    its `wake_at`; `add` does not queue a URL again that is leased, done, failed or dropped. Only `revive`
-    queues a done or failed URL again, and only `readmit` a dropped one. Higher tiers (see `Tier`) are leased first.
+    its `wake_at`; `add` does not queue a URL again that is leased, done, failed or dropped. Only `revive` queues a done
+    or failed URL again, and only `readmit` and `reopen_host` a dropped one. Higher tiers (see `Tier`) come first.
     """
 
     def add(self, leads: Sequence[Lead], now: float) -> AddResult: ...
@@ -276,7 +289,11 @@ class Frontier(Protocol):
 
     def drop_host(self, host: str, reason: str, pattern: str = "*") -> int: ...
 
+    def drop_refused(self, refusal_reason: Callable[[str], str]) -> int: ...  # queued URLs that have a reason
+
     def readmit(self, host: str, reason: str, limit: int, now: float) -> list[int]: ...
+
+    def reopen_host(self, host: str, reason: str, now: float) -> int: ...  # readmits all, and wakes the host
 
     def rescore(self, scores: Iterable[tuple[str, int, float]]) -> int: ...
 
@@ -301,6 +318,8 @@ class LinkScorer(Protocol):
     def discard(self, keys: Sequence[int]) -> None: ...  # links that the frontier refused
 
     def rescored(self) -> Iterable[tuple[str, int, float]]: ...
+
+    def explored(self) -> list[tuple[str, int]]: ...  # queued (host, key) URLs to fetch next, whatever their score
 
     @property
     def learns_from_labels(self) -> bool: ...
@@ -331,10 +350,16 @@ SITE_TEXT = "site text: "  # prefix of the reason that names text which is not l
 
 
 class BaseLearner:
-    """Defaults of `Learns`. A subclass has `version`, `snapshot` and `restore`, and overrides what it learns from."""
+    """Defaults of `Learns`. A subclass has `version` and the three methods for its state, and overrides the lessons."""
 
     saves_every_version = False
     learns_from_labels = False
+    own_pages_only = False
+
+    @property
+    def waits_for_seeds(self) -> bool:
+        """Whether it learns something when all seeds were visited."""
+        return False
 
     def learn(self, outcomes: Sequence[Outcome]) -> None:
         """Learn from visits, without a journal."""
@@ -342,6 +367,10 @@ class BaseLearner:
 
     def make_lesson(self, outcomes: Sequence[Outcome]) -> bytes:  # noqa: ARG002 - for subclasses
         """What these visits teach, for the journal; empty where they teach nothing."""
+        return b""
+
+    def seeding_lesson(self) -> bytes:
+        """What it teaches that all seeds were visited."""
         return b""
 
     def label_lesson(self, sample: bytes, relevant: bool | None, before: bool | None = None) -> bytes:  # noqa: ARG002
@@ -357,4 +386,8 @@ class BaseLearner:
 
     def take_events(self, now: float) -> Sequence[Event]:  # noqa: ARG002 - for subclasses
         """What to report since the last call."""
+        return ()
+
+    def take_versions(self) -> Sequence[tuple[int, bytes]]:
+        """Past versions since the last call, each with the state that is kept of it; none by default."""
         return ()

@@ -130,7 +130,7 @@ class Tier(IntEnum):
 
     LINK = 0  # links, by their score
     FIRST = 1  # seeds, new addresses of moved pages, and the batch that an N-best order has chosen
-    BOOSTED = 2  # moved to the front by the user
+    BOOSTED = 2  # moved to the front by the user, or to explore a host
     REVISIT = 3  # fetched before and requeued; its priority is the urgency of the revisit
 
 

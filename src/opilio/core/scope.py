@@ -36,7 +36,7 @@ class ScopeRule:
     def __init__(self, text: str, option: str) -> None:
         self.text = text
         domain, slash, path = text.strip().partition("/")
-        if domain and not _DOMAIN.fullmatch(domain):
+        if not (domain or path) or (domain and not _DOMAIN.fullmatch(domain)):
             raise ConfigError(
                 f"{option} '{text}': not a valid rule; write a domain or a path pattern without a scheme, "
                 "for example example.org, example.org/docs/* or /docs/*"

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -31,6 +31,8 @@ Positive = Annotated[int, Meta(ge=1, le=10**15)]
 Count = Annotated[int, Meta(ge=0, le=10**15)]
 Amount = Annotated[float, Meta(ge=0, le=1e9)]
 Share = Annotated[float, Meta(ge=0, le=1)]
+# How many irrelevant pages in a row may be crossed: -1 any number.
+TunnelDepth = Annotated[int, Meta(ge=-1, le=10**9)]
 Seconds = Annotated[float, Meta(gt=0, le=1e9)]
 # Their options are checked against the component's factory.
 KIND_SECTIONS = ("judge", "senses", "rank", "boost", "expansion", "order")
@@ -55,6 +57,7 @@ class TopicSettings(msgspec.Struct, kw_only=True):
     phrases: list[str] = []  # phrases that count as one term, on pages and in queries (S4-E1)
     around: Literal["block", "beside", "sentence", "paragraph"] = "block"  # which text around a link counts (X-06)
     identify: bool = False  # detect the language of pages that declare none
+    translate: bool = False  # on pages in another language, words count as the topic's words that they mean
     table_size: Positive = 50
     name_weight: Amount = 0.5  # of the words of name and description beside keywords and example pages
     title_weight: Count = 3  # how often a word of a page's title counts
@@ -246,11 +249,20 @@ def convert_settings(tree: Tree, source: str) -> Settings:
     try:
         settings = msgspec.convert(tree, Settings)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{source}: {describe_validation_error(error)}") from error
+        described = describe_validation_error(error)
+        raise ConfigError(f"{source}: {described}{_choices(described.partition(':')[0])}") from error
     UrlScope(settings.scope)  # checks the rules
     _check_proxy(settings.fetch.proxy, source)
     _check_user_agent(settings.politeness, source)
     return settings
+
+
+def _choices(key: str) -> str:
+    """For an error message: the words that a setting can have, if it can have few."""
+    kind: Any = Settings
+    for name in key.split("."):
+        kind = get_type_hints(kind).get(name) if hasattr(kind, "__struct_fields__") else None
+    return f"; choose one of {', '.join(map(str, get_args(kind)))}" if get_origin(kind) is Literal else ""
 
 
 _TOML_TYPE_NAMES = {"object": "table", "str": "string", "int": "whole number", "float": "number"}
@@ -346,8 +358,13 @@ def _parse_value(text: str) -> object:
 
 
 def suggest_name(word: str, known: list[str]) -> str:
-    """A hint such as ` (did you mean 'delay_s'?)`, or an empty string."""
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    """A hint, or an empty string; names that begin with the word come first.
+
+    >>> suggest_name("bes", ["n-best", "best-first"]), suggest_name("nope", ["infospiders"])
+    (" (did you mean 'best-first'?)", '')
+    """
+    begins = sorted((name for name in known if word and name.startswith(word)), key=len)
+    close = begins or difflib.get_close_matches(word, known, n=1, cutoff=0.55)
     return f" (did you mean '{close[0]}'?)" if close else ""
 
 

@@ -23,11 +23,15 @@ TRACKING_PARAMETERS = (
     "twclid", "ttclid", "li_fat_id", "mc_cid", "mc_eid", "_hsenc", "_hsmi", "hsctatracking", "mkt_tok",
     "oly_anon_id", "oly_enc_id", "vero_id", "wickedid", "_openstat", "s_cid", "ml_subscriber", "ml_subscriber_hash",
     "__s", "rb_clickid", "epik", "pk_campaign", "pk_kwd", "pk_source", "pk_medium", "_ga", "_gl", "cvid",
-    "jsessionid", "phpsessid", "cfid", "cftoken", "utm_*", "mtm_*", "piwik_*", "matomo_*", "aspsessionid*",
+    "jsessionid", "phpsessid", "cfid", "cftoken", "oscsid", "zenid", "xtcsid",
+    "utm_*", "mtm_*", "piwik_*", "matomo_*", "aspsessionid*",
 )
 # fmt: on
 _TRACKING_NAMES = frozenset(n for n in TRACKING_PARAMETERS if not n.endswith("*"))
 _TRACKING_PREFIXES = tuple(n[:-1] for n in TRACKING_PARAMETERS if n.endswith("*"))
+# Session ids of forums and shops under names that others use too, so the value decides: an MD5 or longer.
+_MD5_DIGITS = 32
+_SESSION_PARAMETER = re.compile(r"(?:sid|s|session|session_?id|sess_?id)=[0-9a-f]{32,}", re.IGNORECASE).fullmatch
 
 # C0 controls and space, which WHATWG strips at both ends.
 _WHITESPACE = "".join(map(chr, range(0x21)))
@@ -225,7 +229,7 @@ def _normalize_escapes(origin: str, rest: str) -> str | None:
     if query:
         if _find_escape_site(query):
             query = _replace_escape_sites(lambda m: _QUERY_ESCAPES[m[0]], query)
-        query = "&".join([p for p in query.split("&") if not _is_tracking(p.partition("=")[0].lower())])
+        query = "&".join([parameter for parameter in query.split("&") if not _identifies_visitor(parameter)])
     url = f"{origin}{path}?{query}" if query else origin + path
     return url if len(url) <= MAX_URL_LENGTH else None
 
@@ -244,8 +248,13 @@ def _remove_dot_segments(path: str) -> str:
     return "/" + "/".join(kept)
 
 
-def _is_tracking(name: str) -> bool:
-    return name in _TRACKING_NAMES or name.startswith(_TRACKING_PREFIXES)
+def _identifies_visitor(parameter: str) -> bool:
+    name = parameter.partition("=")[0].lower()
+    return (
+        name in _TRACKING_NAMES
+        or name.startswith(_TRACKING_PREFIXES)
+        or (len(parameter) > _MD5_DIGITS and _SESSION_PARAMETER(parameter) is not None)
+    )
 
 
 def _path_start(url: str) -> int:

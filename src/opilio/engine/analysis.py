@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from opilio.core.errors import ParseError
-from opilio.core.protocols import SITE_TEXT, Judge, OnlineLearner, Parser, Ranker
+from opilio.core.protocols import SITE_TEXT, Judge, Learns, Parser, Ranker
 from opilio.core.records import (
     SCOPE_FAILURE,
     SIGNAL_FAILURE,
@@ -44,6 +44,7 @@ from opilio.text.languages import identify_language, language_code
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.page_terms import SiteText, shown_text
 
+MAX_DETAIL_CHARS = 300  # of a failure, which may quote a header
 MAX_SHELL_TERMS = 40  # of a page that scripts may fill
 MAX_EXPANSION_TERMS = 200  # stems of a relevant page for the topic table
 MAX_SURFACE_FORMS = 60  # the commonest stems, which also have the word as written: others rarely enter a table
@@ -196,7 +197,7 @@ class PageAnalyzer:
         judge: Judge,
         ranker: Ranker,
         notes: PageFeatures,
-        learners: Mapping[str, OnlineLearner],
+        learners: Mapping[str, Learns],
         *,
         records: bool = True,
     ) -> None:
@@ -238,7 +239,7 @@ class PageAnalyzer:
             page = self._parser.parse(fetched)
         except ParseError as error:
             kind, _, detail = str(error).partition(": ")
-            return Analysis(failure=Failure(kind or "parse", detail))
+            return Analysis(failure=Failure(kind or "parse", detail[:MAX_DETAIL_CHARS]))
         reading = self._read(page)
         if wall := find_wall(page, fetched):
             return Analysis(failure=wall)

@@ -14,16 +14,19 @@ from pathlib import Path
 import msgspec
 
 from opilio.core.errors import UsageError
-from opilio.core.events import CommandApplied, Event, LabelRemoved, PageLabeled, TopicChanged
+from opilio.core.events import CommandApplied, Event, LabelRemoved, PageLabeled
 from opilio.core.protocols import TOPIC_STATE, Frontier, FrontierEntry, LinkScorer
 from opilio.core.records import Outcome, PageChange, Reason, url_key
 from opilio.core.urls import host_of, require_url
-from opilio.engine.learning import LearnerGroup
+from opilio.engine.learning import JournaledLearner, LearnerGroup
 from opilio.engine.politeness.traps import EXCLUDED_REASON, HostRules
 from opilio.frontier.sqlite.queries import failed_keys, hosts_with_queue
 from opilio.store.annotations import copy_annotations
 from opilio.store.collection import Collection
-from opilio.store.commands import (
+from opilio.store.connection import is_crawl_running
+from opilio.store.page_selection import learned_reward
+from opilio.store.pages import is_relevant, judged_page, page_host
+from opilio.store.run_tables import (
     LAST_APPLIED_META_KEY,
     REMOVED_LABEL,
     append_command,
@@ -36,11 +39,8 @@ from opilio.store.commands import (
     labeled_originals,
     labels_after,
 )
-from opilio.store.connection import is_crawl_running
-from opilio.store.page_selection import learned_reward
-from opilio.store.pages import is_relevant, judged_page, page_host
 from opilio.store.writer import CollectionWriter, override_verdict
-from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.evolving import TopicLearner
 from opilio.topic.topic import Topic
 from opilio.topic.weights import WeightTable
 
@@ -67,7 +67,8 @@ class CommandTargets:
     writer: CollectionWriter
     frontier: Frontier
     host_rules: HostRules
-    topics: Mapping[str, EvolvingTopic]  # by the names of their states; the crawl's own is TOPIC_STATE
+    # The tables by the names of their states, as of now; the crawl's own is TOPIC_STATE.
+    load_topics: Callable[[], Mapping[str, TopicLearner]]
     retire_agent: Callable[[str, float], list[Event]]
     apply_labels: Callable[[float], list[Event]] = _no_labels
 
@@ -176,19 +177,15 @@ class CommandInbox:
     def _topic(self, _target: str, data: bytes, now: float) -> list[Event]:
         """The new table counts at once; workers receive it as any other change of it."""
         new = msgspec.msgpack.decode(data, type=TopicReplacement)
-        topics, writer = self._targets.topics, self._targets.writer
-        own = topics[TOPIC_STATE]
-        before, versions = own.table, {name: topic.version for name, topic in topics.items()}
-        own.replace(new.table)
-        table = own.table
-        stored = msgspec.structs.replace(new.topic, version=table.version)
-        self._targets.collection.set_meta(topic=msgspec.json.encode(stored).decode())
+        collection, topics = self._targets.collection, self._targets.load_topics()
+        own, versions = topics[TOPIC_STATE], {name: topic.version for name, topic in topics.items()}
+        own.topic.replace(new.table)
+        stored = msgspec.structs.replace(new.topic, version=own.version)
+        collection.set_meta(topic=msgspec.json.encode(stored).decode())
         for name, topic in topics.items():
-            if topic is own or topic.version != versions[name]:
-                writer.write_snapshot(name, topic.version, now, topic.snapshot())
-        known = {keyword.stem for keyword in before.keywords}
-        added = tuple(sorted(k.label for k in table.keywords if k.stem not in known))
-        return [TopicChanged(at=now, version=table.version, added=added, size=len(table))]
+            if topic.version != versions[name]:
+                JournaledLearner(topic, collection, name).save(now)
+        return [event for topic in topics.values() for event in topic.take_events(now)]
 
 
 class PauseTimer:
@@ -216,13 +213,13 @@ def _any_target(_name: str, target: str) -> str:
 
 def _host_target(name: str, target: str) -> str:
     if not target.strip():
-        raise UsageError(f"{name}: name a host, or a pattern of addresses such as */tag/*")
+        raise UsageError(f"{name}: give a host, or a URL pattern such as */tag/*")
     return target.strip()
 
 
 def _pattern_target(name: str, target: str) -> str:
     if not _host_target(name, target).strip("*?"):
-        raise UsageError(f"exclude '{target}': would leave nothing; name a part of the addresses, such as */tag/*")
+        raise UsageError(f"exclude '{target}': would exclude everything; give a narrower pattern, such as */tag/*")
     return target.strip()
 
 

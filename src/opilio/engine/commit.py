@@ -5,6 +5,7 @@ What is in the database has happened, the rest has not: a kill at any moment los
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
@@ -36,6 +37,15 @@ class CommitTargets:
     revisit_outcomes: RevisitOutcomes
     revisit_scheduler: RevisitScheduler | None = None  # if pages are revisited
     discovery: SiteDiscovery | None = None
+
+
+class _ReadRobots(NamedTuple):
+    """The rules of a robots.txt that are not stored yet."""
+
+    at: float
+    origin: str
+    rules: RobotsRules
+    delay_s: float
 
 
 @dataclass(slots=True)
@@ -79,9 +89,11 @@ class BatchCommitter:
         self._aliases = AliasFinder(targets.collection.connection)
         self._publish_state = publish
         self._stored_figures: dict[str, float] = {}  # figures for observers, as last written
+        self._read_robots: list[_ReadRobots] = []
         self._pending_events: list[Event] = []  # already stored, returned with the next batch
         # The order is the algorithm: every step uses what the steps before it wrote.
         self._steps = (
+            self._write_robots,
             self._complete_leases,
             self._classify_outcomes,
             self._write_pages,
@@ -106,6 +118,24 @@ class BatchCommitter:
         events, self._pending_events = [*self._pending_events, *batch.events], []
         outcomes, queued = tuple(batch.outcomes), self._targets.frontier.stats().queued
         return [*events, BatchCommitted(at=now, outcomes=outcomes, queued=queued, expected=batch.expected_relevant)]
+
+    def _write_robots(self, _: "_Batch | None" = None) -> None:
+        """Store the rules that were read since the last commit."""
+        read, self._read_robots = self._read_robots, []
+        if not read:
+            return
+        targets = self._targets
+        targets.writer.write_robots([(r.origin, r.rules.expires_at, msgspec.msgpack.encode(r.rules)) for r in read])
+        events: list[Event] = []
+        for at, origin, rules, delay_s in read:
+            host = host_of(origin)
+            if targets.revisit_scheduler is not None and targets.revisit_scheduler.sitemaps is not None:
+                targets.revisit_scheduler.sitemaps.add(rules.sitemaps, host, "sitemap")
+            if rules.delay_s > 0:
+                targets.frontier.set_delay(host, delay_s)
+            events.append(RobotsRead(at=at, host=host, delay_s=rules.delay_s, allowed=not rules.unreachable))
+        targets.writer.write_events(events)
+        self._pending_events += events
 
     def _complete_leases(self, batch: "_Batch") -> None:
         batch.stored_pages = self._targets.revisit_outcomes.match(batch.lease_results, batch.now)
@@ -163,6 +193,7 @@ class BatchCommitter:
 
     def _rescore_queue(self, batch: "_Batch") -> None:
         self._targets.frontier.rescore(self._link_scorer.rescored())
+        self._targets.frontier.boost(self._link_scorer.explored())
         self._link_scorer.save(batch.now)
 
     def _learn(self, batch: "_Batch") -> None:
@@ -245,21 +276,19 @@ class BatchCommitter:
             self._targets.frontier.renew(leases, now, ttl_s)
 
     def store_robots(self, origin: str, rules: RobotsRules, delay_s: float, now: float) -> None:
-        """Store the rules of a robots.txt, before a page is requested under them."""
-        host = host_of(origin)
-        event = RobotsRead(at=now, host=host, delay_s=rules.delay_s, allowed=not rules.unreachable)
-        with self._targets.collection.unit_of_work():
-            self._targets.writer.write_robots(origin, rules.expires_at, msgspec.msgpack.encode(rules))
-            if self._targets.revisit_scheduler is not None and self._targets.revisit_scheduler.sitemaps is not None:
-                self._targets.revisit_scheduler.sitemaps.add(rules.sitemaps, host, "sitemap")
-            if rules.delay_s > 0:
-                self._targets.frontier.set_delay(host, delay_s)
-            self._targets.writer.write_events([event])
-        self._pending_events.append(event)
+        """Store the rules of a robots.txt with the next commit, or at once if they ask for a delay.
+
+        A delay must be known after a crash. Other rules are not worth a transaction for each host: they are read again.
+        """
+        self._read_robots.append(_ReadRobots(now, origin, rules, delay_s))
+        if rules.delay_s > 0:
+            with self._targets.collection.unit_of_work():
+                self._write_robots()
 
     def finish(self, stopped: CrawlStopped) -> None:
         """Store why the crawl stopped, and everything learnt so far."""
         with self._targets.collection.unit_of_work():
+            self._write_robots()
             labelled = self._labels.apply_new(stopped.at)
             self._targets.frontier.rescore(self._link_scorer.rescored())
             self._learning.save_changed(stopped.at)

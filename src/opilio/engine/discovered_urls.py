@@ -26,7 +26,7 @@ from opilio.core.urls import host_of, origin_of
 from opilio.engine.politeness.robots import decode_rules
 from opilio.engine.visit import VisitLimits
 from opilio.rank.link_scores import pack, unpack
-from opilio.seeds.queries import count_query_words
+from opilio.seeds.finder import count_query_words
 from opilio.store.pages import page_outline, page_url
 from opilio.store.versions import links_of
 from opilio.store.writer import stored_robots

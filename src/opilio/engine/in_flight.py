@@ -1,12 +1,14 @@
 """Visits in flight and visits that are finished but not committed yet. Knows tasks, not pages."""
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections import Counter, deque
+from collections.abc import Callable, Coroutine, Sequence
 
+from opilio.core.caches import evict_oldest
 from opilio.core.clock import Clock
 from opilio.core.records import HostLease
 from opilio.core.settings import EngineSettings
+from opilio.engine.politeness.host_yield import domain_of
 from opilio.engine.visit import LeaseResult
 
 COMMIT_EVERY_S = 0.02  # measured: a commit costs 0.2 ms, and hosts wait for it to be leased again
@@ -50,20 +52,101 @@ class DownloadWindow:
 
 
 class LeaseSize:
-    """How many URLs of a host a lease has: `least`, and up to `most` for all hosts together if few hosts are left.
+    """How many hosts are leased, and how many URLs of each.
 
-    Without it, the workers of a crawl of one site in an archive would wait for every commit.
+    `in_flight`: the URLs that a crawl of archives holds at once, however many hosts they are of, so that its workers
+    are busy and its commits large; it has no connections that would limit it.
     """
 
-    def __init__(self, least: int, most: int = 0) -> None:
-        self._least = least
-        self._most = most
-        self.urls = least
+    def __init__(self, urls: int, in_flight: int = 0) -> None:
+        self._least = urls
+        self._in_flight = in_flight
+        self._urls_per_host = float(urls)  # of the last leases
+        self._few_hosts = False
 
-    def adapt(self, leased: int, free: int, running: int) -> None:
-        """`leased` hosts were found for `free` connections; now `running` hosts are visited."""
-        few = leased < free and running > 0
-        self.urls = max(self._least, self._most // running) if few else self._least
+    def hosts(self, free: int, pending: int) -> int:
+        """The number of hosts to lease for `free` connections, while `pending` URLs are in flight."""
+        if not self._in_flight:
+            return free
+        room = self._in_flight - pending
+        return min(free, room, max(1, round(room / self._urls_per_host)))
+
+    def urls(self, room: int, hosts: int, running: int) -> int:
+        """The URLs of each host: more where few hosts are left; `room` is the number of URLs of all."""
+        most = self._in_flight // max(1, running) if self._few_hosts else 0
+        return max(1, min(max(self._least, most), room // hosts))
+
+    def adapt(self, leases: Sequence[HostLease], asked: int, running: int) -> None:
+        """`leases` were given where `asked` were wanted; now `running` hosts are visited."""
+        self._few_hosts = len(leases) < asked and running > 0
+        if leases:
+            self._urls_per_host = (self._urls_per_host + sum(len(lease.leads) for lease in leases) / len(leases)) / 2
+
+
+_RESERVED_SHARE = 0.25  # of the connections
+_FIRST_WINDOW, _MAX_WINDOW = 4, 1_000  # visits in flight
+_LONGEST_WAIT_S, _SHORTEST_WAIT_S = 60.0, 5.0
+_MAX_DOMAINS = 10_000
+_MORE_HOSTS = 64  # leased at once while hosts are postponed
+
+
+class DomainWindows:
+    """Keeps a quarter of the connections for domains that respond, however many hosts of others do not.
+
+    A page can link to thousands of hosts whose name server or web server never responds. Each of them would take a
+    connection until the limit of time. So the last connections are for domains with few visits in flight: as many as
+    their window, which grows with each response and is halved by each slow request.
+    """
+
+    def __init__(self) -> None:
+        self._windows: dict[str, int] = {}
+        self._reported: set[str] = set()  # domains that had to wait, since their last quick response
+
+    def record(self, served: LeaseResult) -> None:
+        """Count the requests of a visit that has ended."""
+        domain = _group_of(served.lease.host)
+        window = self._windows.pop(domain, _FIRST_WINDOW) + served.quick_responses
+        self._windows[domain] = max(1, min(window, _MAX_WINDOW) >> served.slow_requests)
+        if served.quick_responses:
+            self._reported.discard(domain)
+        for forgotten in evict_oldest(self._windows, _MAX_DOMAINS):
+            self._reported.discard(forgotten)
+
+    def split(
+        self, leases: Sequence[HostLease], running: Sequence[str], limit: int, now: float
+    ) -> tuple[list[HostLease], list[LeaseResult]]:
+        """The leases to visit now, and the results of those that must wait.
+
+        `running`: the hosts in flight, at most `limit`.
+        """
+        shared = limit - round(_RESERVED_SHARE * limit)
+        if len(running) + len(leases) <= shared:
+            return list(leases), []
+        in_flight = Counter(map(_group_of, running))
+        started: list[HostLease] = []
+        postponed: list[LeaseResult] = []
+        for lease in leases:
+            domain = _group_of(lease.host)
+            if len(running) + len(started) < shared or in_flight[domain] < self._window(domain):
+                in_flight[domain] += 1
+                started.append(lease)
+            else:
+                postponed.append(self._postpone(lease, domain, now))
+        return started, postponed
+
+    def _window(self, domain: str) -> int:
+        return self._windows.get(domain, _FIRST_WINDOW)
+
+    def _postpone(self, lease: HostLease, domain: str, now: float) -> LeaseResult:
+        wait_s = max(_SHORTEST_WAIT_S, _LONGEST_WAIT_S / self._window(domain))
+        reason = "" if domain in self._reported else f"other hosts of {domain} have not responded yet"
+        self._reported.add(domain)
+        return LeaseResult(lease=lease, delay_s=lease.delay_s, wake_at=now + wait_s, wait_reason=reason)
+
+
+def _group_of(host: str) -> str:
+    """The domain of a host, or its address without the port."""
+    return domain_of(host) or host.rpartition(":")[0] or host
 
 
 class InFlight:
@@ -72,14 +155,28 @@ class InFlight:
     def __init__(self, serve: ServeLease, clock: Clock) -> None:
         self._serve = serve
         self._clock = clock
+        self._domains = DomainWindows()
+        self._postponed = False
         self._running: dict[asyncio.Task[None], LeaseResult] = {}
         self._finished: list[LeaseResult] = []
         self._first_finished_at = 0.0  # the first of them
         self._wake_event = asyncio.Event()
         self._error: BaseException | None = None
 
-    def start(self, leases: Iterable[HostLease]) -> None:
-        for lease in leases:
+    def wanted(self, hosts: int) -> int:
+        """How many hosts to lease, if `hosts` more may be visited: more where many have to be postponed."""
+        return hosts + (_MORE_HOSTS if self._postponed else 0)
+
+    def start(self, leases: Sequence[HostLease], limit: int) -> None:
+        """Visit hosts, until `limit` visits are in flight; the others are not visited yet."""
+        running, now = [served.lease.host for served in self._running.values()], self._clock.now()
+        started, postponed = self._domains.split(leases, running, limit, now)
+        self._postponed = bool(postponed)
+        free = max(0, limit - self.running)
+        postponed += [LeaseResult(lease=lease, delay_s=lease.delay_s) for lease in started[free:]]
+        for served in postponed:
+            self._finish(served)
+        for lease in started[:free]:
             served = LeaseResult(lease=lease, delay_s=lease.delay_s)
             task = asyncio.create_task(self._serve(served))
             self._running[task] = served
@@ -88,10 +185,14 @@ class InFlight:
     def _on_done(self, task: "asyncio.Task[None]") -> None:
         """Keep the results of an interrupted visit; its other URLs return to the queue, and its host is throttled."""
         served = self._running.pop(task)
+        self._domains.record(served)
         if task.cancelled():
             served.wake_at = max(served.wake_at, self._clock.now() + served.delay_s)
         elif (error := task.exception()) is not None:
             self._error = self._error or error
+        self._finish(served)
+
+    def _finish(self, served: LeaseResult) -> None:
         if not self._finished:
             self._first_finished_at = self._clock.now()
         self._finished.append(served)

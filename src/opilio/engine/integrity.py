@@ -3,8 +3,8 @@
 The monitor reads in a thread with its own connection, so that the crawl never waits for it. `manage.verify` checks
 everything at once.
 
-Hosts that an earlier run could not reach are tried at once: a resumed crawl may reach them. Hosts that responded and
-asked for a delay keep it.
+Hosts that an earlier run could not reach are tried at once: a resumed crawl may reach them. Delays that hosts required
+in their responses stay in force.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ import msgspec
 from opilio.core.clock import Clock
 from opilio.core.errors import CollectionError
 from opilio.core.events import PagesLost
+from opilio.core.protocols import Frontier
 from opilio.core.settings import FetchSettings
 from opilio.core.urls import host_of
 from opilio.dedup import StoredDuplicateDetector
@@ -23,7 +24,6 @@ from opilio.engine.politeness.host_gate import EARLIER_PRIVATE_ADDRESS_REASON, P
 from opilio.engine.politeness.robots import PRIVATE_ADDRESS
 from opilio.frontier.postgres.frontier import open_frontier
 from opilio.frontier.schema import DONE
-from opilio.frontier.sqlite.claims import ClaimableFrontier
 from opilio.frontier.sqlite.queries import shift_times
 from opilio.rank.link_scores import unpack
 from opilio.store.collection import Collection, open_readonly
@@ -189,7 +189,7 @@ class _RobotsReachability(msgspec.Struct):
 _decode_reachability = msgspec.msgpack.Decoder(_RobotsReachability).decode
 
 
-def retry_unreachable(collection: Collection, frontier: ClaimableFrontier, fetch: FetchSettings, now: float) -> None:
+def retry_unreachable(collection: Collection, frontier: Frontier, fetch: FetchSettings, now: float) -> None:
     """Delete the rules of hosts that were unreachable; those in private networks only if they are allowed now."""
     db, reaches_private = collection.connection, fetch.allow_private or bool(fetch.proxy)
     for row in robots_rows(db):

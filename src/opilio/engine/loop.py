@@ -216,16 +216,25 @@ class Engine:
 
     def _lease(self) -> None:
         """Fill the free connections with the best hosts that may be fetched from now."""
-        stages, room, now = self._parts, self._remaining_urls(), self._parts.clock.now()
+        stages, now = self._parts, self._parts.clock.now()
         if now >= self._renew_at:  # a visit that waits for a slow response must keep its host
             stages.committer.renew(self._in_flight.leases, now, self._settings.lease_s)
             self._renew_at = now + self._settings.lease_s / 3
-        free = min(self._download_window.limit - self._in_flight.running, room)
-        if free > 0:
-            per_host = max(1, min(self._lease_size.urls, room // free))
-            leases = stages.committer.lease(now, free, per_host, self._settings.lease_s)
-            self._in_flight.start(leases)
-            self._lease_size.adapt(len(leases), free, self._in_flight.running)
+        room, hosts = self._remaining_urls(), self._wanted_hosts()
+        if hosts > 0:
+            urls = self._lease_size.urls(room, hosts, self._in_flight.running)
+            wanted = min(self._in_flight.wanted(hosts), room)
+            leases = stages.committer.lease(now, wanted, urls, self._settings.lease_s)
+            self._in_flight.start(leases, self._in_flight.running + self._free_connections())
+            self._lease_size.adapt(leases, hosts, self._in_flight.running)
+
+    def _free_connections(self) -> int:
+        """The number of hosts that may be visited beside those in flight; none if it is not positive."""
+        return min(self._download_window.limit - self._in_flight.running, self._remaining_urls())
+
+    def _wanted_hosts(self) -> int:
+        """The number of hosts to lease now; none if it is not positive."""
+        return self._lease_size.hosts(self._free_connections(), self._in_flight.pending_urls)
 
     async def _wait_for_progress(self) -> None:
         """Wait until a visit finishes, a host wakes, or a commit is due."""
@@ -234,11 +243,7 @@ class Engine:
             await self._advance_virtual_clock(self._virtual_clock)
             return
         timeout = commit_wait_s(self._settings.batch) if self._in_flight.finished else 1.0
-        if (
-            self._in_flight.running < self._download_window.limit
-            and self._remaining_urls() > 0
-            and not self._parts.commands.paused
-        ):
+        if self._wanted_hosts() > 0 and not self._parts.commands.paused:
             wakes_at = self._parts.committer.wakes_at()
             if wakes_at is not None:
                 timeout = min(timeout, max(0.001, wakes_at - clock.now()))
@@ -312,7 +317,7 @@ class Engine:
 def describe_wait(wait_s: float, counts: CrawlCounts) -> str:
     """The stop reason of a crawl whose hosts all have to wait."""
     nothing = "" if counts.pages else "no page could be fetched; "
-    return f"{nothing}every host left has to wait {wait_s:.0f} s or more; run again later to go on"
+    return f"{nothing}every host left has to wait {wait_s:.0f} s or more; run again later to resume"
 
 
 def _is_new(outcome: Outcome) -> bool:

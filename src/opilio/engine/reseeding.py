@@ -20,8 +20,17 @@ from opilio.core.settings import Settings
 from opilio.core.urls import host_of
 from opilio.fetch.http import is_private_host
 from opilio.frontier.sqlite.queries import host_wakes_at
-from opilio.seeds.finder import FoundSeeds, SeedRequest, find_seeds
-from opilio.seeds.queries import IsWord, QueryYield, candidate_queries, distinctive_words, exhaustion_reason, next_query
+from opilio.seeds.finder import (
+    FoundSeeds,
+    IsWord,
+    QueryYield,
+    SeedRequest,
+    candidate_queries,
+    distinctive_words,
+    exhaustion_reason,
+    find_seeds,
+    next_query,
+)
 from opilio.store.collection import Collection
 from opilio.store.pages import sample_texts
 from opilio.store.run_tables import SeedQuery, count_judged, last_location, read_seed_queries, write_seed_query

@@ -25,8 +25,14 @@ from opilio.core.records import (
     UrlResult,
     UrlState,
 )
-from opilio.engine.politeness.delays import OVERLOAD_STATUSES, backoff_delay_s, delay_after_response_s, retry_delay_s
-from opilio.engine.politeness.host_gate import HostGate, Permit
+from opilio.engine.politeness.host_gate import (
+    OVERLOAD_STATUSES,
+    HostGate,
+    Permit,
+    backoff_delay_s,
+    delay_after_response_s,
+    retry_delay_s,
+)
 from opilio.engine.workers.pool import AnalysisPool, WorkerStartError
 from opilio.parse.page_state import refused_by_challenge
 
@@ -37,6 +43,7 @@ HOST_FAILURE_KINDS = frozenset(
 )  # no response: a failure of the host, not of the page
 DROPPED_KINDS = frozenset({"content-type", SCOPE_FAILURE, SIGNAL_FAILURE})  # not a page that this crawl stores
 MAX_TRACKED_FAILURES = 20_000
+SLOW_REQUEST_S = 5.0  # with name lookup and robots.txt
 MIN_PARTIAL_BYTES = 512  # of an interrupted response; less is hardly text
 
 
@@ -50,6 +57,8 @@ class LeaseResult(msgspec.Struct, kw_only=True):
     wake_at: float = 0.0
     delay_s: float = 0.0
     wait_reason: str = ""  # why the host is throttled, if it asked for it
+    slow_requests: int = 0
+    quick_responses: int = 0
     requesting: bool = False  # a request is in flight, or its response is being read
     closed: bool = False  # no further URL of this lease
 
@@ -95,7 +104,12 @@ class Visitor:
         try:
             for number, lead in enumerate(leads, 1):
                 await self._pool.wait_for_room()
+                started_at = self._clock.now()
                 fetched = await self._fetch_if_allowed(lead, served)
+                if self._clock.now() - started_at > SLOW_REQUEST_S:
+                    served.slow_requests += 1
+                elif fetched is not None and fetched.status:
+                    served.quick_responses += 1
                 over = number == len(leads) or served.closed or served.wake_at > self._clock.now()
                 if fetched is not None:
                     reading = self._process_response(lead, fetched, served)

@@ -146,6 +146,15 @@ class ArchiveFetcher:
             return replace(found, status=304, body=b"", size_bytes=0)
         return found
 
+    @property
+    def urls(self) -> ArchiveWeb:
+        """See `ReadsArchives`."""
+        return self.web
+
+    def for_workers(self) -> "ArchiveFetcher":
+        """See `ReadsArchives`."""
+        return ArchiveFetcher(self.web, packed=True)
+
     async def close(self) -> None:
         """The files are closed with the last reference to them."""
 
@@ -301,6 +310,8 @@ class _BufferPart:
 
 
 def _map_file(path: Path) -> mmap.mmap:
+    if not path.stat().st_size:
+        raise ValueError("the file is empty")
     with path.open("rb") as file:
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     # Records are read in the order of the crawl, not of the file.

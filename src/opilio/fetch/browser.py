@@ -33,7 +33,10 @@ _ARGUMENTS = [
         "--disable-dev-shm-usage",
     ),
     *("--disable-background-networking", "--dns-prefetch-disable", "--no-pings", "--disable-quic"),
-    *("--force-webrtc-ip-handling-policy=disable_non_proxied_udp", "--disable-features=WebRtcHideLocalIpsWithMdns"),
+    # WebRTC would send UDP to any address. The option had the second name before.
+    "--webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--disable-features=WebRtcHideLocalIpsWithMdns",
 ]
 # Images, styles and fonts bring no text.
 _LOADED_TYPES = frozenset({"script", "xhr", "fetch"})
@@ -92,10 +95,21 @@ class _Visit:
             self._answered = True
             await _fulfill(route, self._fetched)
             return
-        if request.frame.parent_frame is None:
+        if _is_of_a_window(request):
             self.targets.append(request.url)
         # As if the user had stopped it: the page stays, while after a failure Chromium shows a page of its own.
         await route.abort("aborted")
+
+
+def _is_of_a_window(request: "Request") -> bool:
+    """Whether it loads a window, not a frame of a page."""
+    from playwright.async_api import Error as BrowserError
+
+    try:
+        return request.frame.parent_frame is None
+    except BrowserError:
+        # A new window has no frame yet.
+        return True
 
 
 class ChromiumBrowser:

@@ -32,6 +32,7 @@ from opilio.fetch.http import (
     redirect_target,
     refused_proxy_host,
 )
+from opilio.fetch.resolver import Addresses, NameResolver
 
 TransferEnd = tuple[int, str]  # libcurl's code (0: success) and its message
 
@@ -175,6 +176,7 @@ class CurlFetcher:
         self._clock = clock or SystemClock()
         # Asked when the connection is ready: a worker of a cluster must not send a request after its time.
         self.may_send: Callable[[str], bool] | None = None
+        self._names = NameResolver(timeout_s=self._limits.connect_s)
         self._connection_slots = asyncio.Semaphore(self._network.connections)
         self._budget = BodyBudget(self._limits.in_flight_bytes, self._network.connections)
         self._idle: list[pycurl.Curl] = []
@@ -198,6 +200,10 @@ class CurlFetcher:
             finally:
                 self._idle.append(handle)
 
+    async def addresses(self, name: str) -> Addresses:
+        """See `LooksUpNames`."""
+        return await self._names.addresses(name)
+
     async def close(self) -> None:
         """Close every connection; requests in flight end with the failure `closed`."""
         if self._driver is not None:
@@ -218,6 +224,9 @@ class CurlFetcher:
             if host := self._refused_host(url):
                 return FetchResult(url=url, started_at=started_at, failure=Failure("private-address", host))
             self._prepare(handle, transfer, validators)
+            if (name := self._unresolved_name(url)) and not await self._resolve(handle, url, name):
+                failure = Failure("dns", f"no address found for {name}"[:200], retry=True)
+                return FetchResult(url=url, started_at=started_at, failure=failure)
         # A URL that libcurl rejects.
         except (pycurl.error, ValueError, TypeError) as problem:
             return FetchResult(url=url, started_at=started_at, failure=Failure("url", str(problem)[:200]))
@@ -234,6 +243,26 @@ class CurlFetcher:
         """With a proxy no socket shows the address of the host, so the URL itself is checked."""
         network = self._network
         return refused_proxy_host(url, allow_private=network.allow_private) if network.proxy else ""
+
+    def _unresolved_name(self, url: str) -> str:
+        """The host name to look up; empty if libcurl needs no name server, or a proxy looks it up."""
+        name = host_of(url).partition(":")[0]
+        last = name.rstrip(".").rpartition(".")[2]
+        # The last label of an IPv4 address is a number; an IPv6 address begins with a bracket.
+        if self._network.proxy or last == "localhost" or last.isdigit() or name.startswith("["):
+            return ""
+        return "" if connect_to_entry(url, self._network.resolve) else name
+
+    async def _resolve(self, handle: pycurl.Curl, url: str, name: str) -> bool:
+        """Give libcurl the addresses of a host; False if there are none."""
+        found = await self._names.addresses(name)
+        if not found:
+            return False
+        listed = ",".join(f"[{address}]" if ":" in address else address for address in found)
+        port = host_of(url).partition(":")[2] or ("443" if url.startswith("https:") else "80")
+        # With the sign, libcurl forgets them after a minute.
+        handle.setopt(pycurl.RESOLVE, [f"+{name}:{port}:{listed}"])
+        return True
 
     def _prepare(self, handle: pycurl.Curl, transfer: Transfer, validators: Mapping[str, str] | None) -> None:
         if not transfer.url.startswith(("http://", "https://")):
@@ -255,6 +284,8 @@ class CurlFetcher:
         if not self._network.proxy:
             transfer.allow_private = self._network.allow_private
             handle.setopt(pycurl.OPENSOCKETFUNCTION, transfer.open_socket)
+        # Of an earlier host: libcurl would remember its addresses once more.
+        handle.unsetopt(pycurl.RESOLVE)
         entry = connect_to_entry(transfer.url, self._network.resolve) if self._network.resolve else ""
         # An entry names its host, so one left from an earlier request affects no other host.
         if entry:

@@ -137,7 +137,8 @@ class Transfer:
             self._body.add(data)
         except BodyTooLargeError:
             failure = self._body.overflow()
-            return self._cut("length") if self._keeps_beginning and failure.kind != BOMB else self._abort(failure)
+            is_page = self._keeps_beginning and self._body.size and failure.kind != BOMB
+            return self._cut("length") if is_page else self._abort(failure)
         except DecodingError as problem:
             # What came before the damage is a page.
             return self._cut("unspecified") if self._body.size else self._abort(Failure("decode", str(problem)[:200]))
@@ -260,6 +261,9 @@ class _ResponseBody:
         if self._pieces > _FREE_PIECES + self.received // _MIN_PIECE_BYTES:
             raise _BodyRefusedError(Failure("protocol", f"{self.received} bytes in {self._pieces} pieces"))
         if self._decoder is not None:
+            # What decodes to next to nothing has no other end than the limit of time.
+            if self.received > self.limit:
+                raise BodyTooLargeError("encoded body")
             try:
                 data = self._decoder.feed(data)
             except DecodingError:

@@ -5,6 +5,7 @@ nothing. One decoder also means one limit.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from typing import IO, Any, Protocol, cast
@@ -24,6 +25,13 @@ _INFLATE_ERROR = cast(type[Exception], isal_zlib.error)
 # Servers behind a misconfigured proxy compress twice; more layers are an attack.
 _MAX_LAYERS = 2
 _ZSTD_WINDOW = 8 << 20  # RFC 9659: the largest window a server may ask for
+# A layer gets its input in such steps: what follows the end of a gzip member is copied.
+_STEP_BYTES = 1 << 16
+_GZIP_START = b"\x1f\x8b"
+# Members and blocks take time even if they are empty. A file of `bgzip` has a member for each 64 KB, and a server that
+# flushes often sends a block for each 100 bytes.
+_MAX_MEMBERS = 1_000
+_FREE_BLOCKS, _MIN_BLOCK_BYTES = 16_384, 64
 # In which the readable part of a damaged body is searched.
 _SEARCH_STEP_BYTES = 64
 # Values that some servers send for unencoded bodies.
@@ -51,29 +59,41 @@ class _Inflate:
 
     def __init__(self, *, gzip: bool) -> None:
         self._gzip = gzip
-        self._head = b""
+        self._head = b""  # too short to see what it begins
+        self._members = 0
+        self._padded = False
         self._stream = isal_zlib.decompressobj(wbits=31) if gzip else None
 
     def feed(self, data: bytes, room: int) -> bytes:
-        if self._stream is None:
-            data = self._head + data
-            if len(data) < 2:
-                self._head = data
-                return b""
+        data, self._head = self._head + data, b""
+        out = b""
+        while data and not self._padded:
+            if self._stream is None or self._stream.eof:
+                if len(data) < 2:
+                    self._head = data
+                    break
+                self._start(data)
+                continue
+            out += self._inflate(data, room - len(out))
+            data = self._stream.unused_data
+        return out
+
+    def _start(self, data: bytes) -> None:
+        """Begin the deflate stream, or the next gzip member."""
+        self._members += 1
+        if not self._gzip and self._stream is None:
             wrapped = data[0] & 0x0F == 8 and int.from_bytes(data[:2], "big") % 31 == 0
             self._stream = isal_zlib.decompressobj(wbits=15 if wrapped else -15)
-        out = self._inflate(data, room)
-        while self._gzip and self._stream.eof and self._stream.unused_data.startswith(b"\x1f\x8b"):
-            data = self._stream.unused_data
+        elif not self._gzip or not data.startswith(_GZIP_START):
+            # Padding after the end is ignored, as in browsers.
+            self._padded = True
+        elif self._members >= _MAX_MEMBERS:
+            raise DecodingError(f"more than {_MAX_MEMBERS} gzip members")
+        else:
             self._stream = isal_zlib.decompressobj(wbits=31)
-            out += self._inflate(data, room - len(out))
-        return out
 
     def _inflate(self, data: bytes, room: int) -> bytes:
         assert self._stream is not None
-        if self._stream.eof:
-            # Padding after the end is ignored, as in browsers.
-            return b""
         try:
             out: bytes = self._stream.decompress(data, max_length=room + 1)
         except _INFLATE_ERROR as problem:
@@ -116,9 +136,12 @@ class _ZstdFrames:
         self._skip = 0
         self._next: Callable[[int], None] = self._on_magic
         self._checksum_bytes = 0
+        self._size = 0
+        self._blocks = 0
 
     def feed(self, data: bytes) -> None:
         position = 0
+        self._size += len(data)
         while position < len(data):
             if self._skip:
                 step = min(self._skip, len(data) - position)
@@ -135,6 +158,9 @@ class _ZstdFrames:
         return self._next == self._on_magic and not self._skip and not self._field
 
     def _expect(self, read: Callable[[int], None], length: int, skip: int = 0) -> None:
+        self._blocks += 1
+        if self._blocks > _FREE_BLOCKS + self._size // _MIN_BLOCK_BYTES:
+            raise DecodingError(f"{self._size} bytes in {self._blocks} zstd blocks")
         self._next, self._wanted, self._skip = read, length, skip
 
     def _on_magic(self, magic: int) -> None:
@@ -218,10 +244,15 @@ class Decoder:
     def feed(self, data: bytes) -> bytes:
         """The next decoded bytes. Raises BodyTooLargeError or DecodingError."""
         self._fed = True
-        for i, layer in enumerate(self._layers):
-            data = layer.feed(data, self._rooms[i])
-            self._rooms[i] -= len(data)
+        for number in range(len(self._layers)):
+            steps = range(0, len(data), _STEP_BYTES)
+            data = b"".join([self._feed_layer(number, data[start : start + _STEP_BYTES]) for start in steps])
         return data
+
+    def _feed_layer(self, number: int, data: bytes) -> bytes:
+        decoded = self._layers[number].feed(data, self._rooms[number])
+        self._rooms[number] -= len(decoded)
+        return decoded
 
     def is_complete(self) -> bool:
         """True if every layer reached its end, or nothing was received."""
@@ -230,13 +261,11 @@ class Decoder:
 
 def decode_readable(encodings: str, damaged: bytes, limit: int) -> bytes:
     """What comes before the damage in the first bytes of a body: a decoder returns nothing of a piece with an error."""
-    decoder, found = Decoder(encodings, limit), b""
-    try:
+    decoder, found = Decoder(encodings, limit), bytearray()
+    with suppress(BodyTooLargeError, DecodingError):
         for start in range(0, len(damaged), _SEARCH_STEP_BYTES):
             found += decoder.feed(damaged[start : start + _SEARCH_STEP_BYTES])
-    except (BodyTooLargeError, DecodingError):
-        pass
-    return found
+    return bytes(found)
 
 
 _TRANSFER_HEADERS = frozenset(

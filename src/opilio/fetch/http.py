@@ -261,8 +261,11 @@ _GLOBAL_UNICAST = IPv6Network("2000::/3")
 # RFC 6052; the local-use 64:ff9b:1::/48 of RFC 8215 stays private.
 _NAT64 = IPv6Network("64:ff9b::/96")
 
-# Amazon (IPv6), Alibaba, Oracle; most others are link-local.
-_METADATA_ADDRESSES = frozenset(("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "192.0.0.192"))
+# Amazon (IPv6), Google (IPv6), Alibaba, Azure, Oracle; most others are link-local.
+_METADATA_ADDRESSES = frozenset(("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "168.63.129.16", "192.0.0.192"))
+_METADATA_NAMES = frozenset(("metadata", "metadata.google.internal", "metadata.goog", "instance-data.ec2.internal"))
+# Domains that public DNS does not have: RFC 6761, RFC 6762, RFC 8375, ICANN's resolution 2024.07.29.06.
+_PRIVATE_DOMAINS = (".localhost", ".localdomain", ".local", ".internal", ".home.arpa")
 
 
 @lru_cache(maxsize=4096)
@@ -298,15 +301,15 @@ def is_metadata_address(address: str) -> bool:
 
 
 def is_private_host(host: str) -> bool:
-    """True for a host that is a private IP address or `localhost`.
+    """True for a private IP address and for a name that only a private network has, such as one without a dot.
 
-    >>> [is_private_host(host) for host in ("127.0.0.1", "::1", "localhost", "birds.example")]
-    [True, True, True, False]
+    >>> [is_private_host(host) for host in ("127.0.0.1", "::1", "localhost", "nas.local", "birds.example")]
+    [True, True, True, True, False]
     """
     if _is_ip_address(host):
         return not is_public(host)
     host = host.rstrip(".")
-    return host == "localhost" or host.endswith(".localhost")
+    return bool(host) and ("." not in host or host.endswith(_PRIVATE_DOMAINS) or host in _METADATA_NAMES)
 
 
 def refused_proxy_host(url: str, *, allow_private: bool = False) -> str:
@@ -321,7 +324,8 @@ def refused_proxy_host(url: str, *, allow_private: bool = False) -> str:
         raise ValueError("not a valid http(s) URL")
     host = (urlsplit(canonical).hostname or "").rstrip(".")
     if allow_private:
-        return host if _is_ip_address(host) and is_metadata_address(host) else ""
+        is_metadata = is_metadata_address(host) if _is_ip_address(host) else host in _METADATA_NAMES
+        return host if is_metadata else ""
     return host if is_private_host(host) else ""
 
 

@@ -6,7 +6,7 @@ Heaps are cleaned lazily: an entry counts only while it agrees with its host or 
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from itertools import islice
 
@@ -184,6 +184,24 @@ class MemoryFrontier:
         if known is None:
             return 0
         return self._tables.drop([url for url in known.urls.values() if fnmatchcase(url.lead.url, pattern)], reason)
+
+    def drop_refused(self, refusal_reason: Callable[[str], str]) -> int:
+        """Drop queued URLs for which there is a reason; how many."""
+        urls = [url for host in self._tables.hosts.values() for url in host.urls.values()]
+        return sum(self._tables.drop([url], reason) for url in urls if (reason := refusal_reason(url.lead.url)))
+
+    def reopen_host(self, host: str, reason: str, now: float) -> int:
+        """Wake a host that can be reached again, and queue its URLs that were dropped for this reason; how many."""
+        known = self._tables.hosts.get(host)
+        if known is None:
+            return 0
+        dropped = known.find_dropped(reason)
+        for url in dropped:
+            self._tables.requeue(known, url, url.position)
+        if not known.leased:
+            known.wake_at = now
+        self._tables.reschedule(known, now)
+        return len(dropped)
 
     def readmit(self, host: str, reason: str, limit: int, now: float) -> list[int]:
         """Queue the best URLs again that were dropped at a host for this reason; returns their keys."""

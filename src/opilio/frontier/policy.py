@@ -22,7 +22,7 @@ import msgspec
 
 from opilio.core.errors import ConfigError
 from opilio.core.records import Lead, Tier
-from opilio.core.settings import Amount, Count, Positive, Seconds
+from opilio.core.settings import Amount, Count, Positive, Seconds, Share
 
 AgingMode = Literal["paper", "base_tiebreak", "off"]
 
@@ -181,7 +181,7 @@ class Expiring(BestFirst, frozen=True, kw_only=True):
 class Aging(BestFirst, frozen=True, kw_only=True):
     """Waiting entries rise: after every `every` insertions `factor` is added to each entry below 1 (S2-39).
 
-    Done lazily (S2-E5): all entries below 1 rise alike, so `base - factor * round of entry` orders them for good;
+    Done lazily (S2-E5): all entries below 1 rise alike, so `base - factor * round of entry` orders them permanently;
     the timer is the round in which an entry reaches 1 and joins the others there, first come first served.
     In mode `paper` entries at 1 leave in the order of discovery, so none starves. `base_tiebreak` orders them by the
     score they came with: a steady stream of better links then keeps a weak one waiting forever. `off` is best-first.
@@ -338,9 +338,9 @@ def expiring_order(*, lifetime_s: Seconds = 3600.0, top: Count = 0) -> Order:
     return Expiring(lifetime_s=lifetime_s, max_per_lease=top)
 
 
-def aging_order(*, factor: float = 0.05, every: Positive = 100, mode: AgingMode = "paper") -> Order:
-    if not 0.0 < factor <= 1.0:
-        raise ConfigError(f'order.factor = {factor}: must be above 0, at most 1; with order.mode = "off" nothing rises')
+def aging_order(*, factor: Share = 0.05, every: Positive = 100, mode: AgingMode = "paper") -> Order:
+    if not factor:
+        raise ConfigError(f'order.factor = {factor}: must be above 0; use order.mode = "off" to disable raising')
     return Aging(factor=factor, every=every, mode=mode)
 
 

@@ -12,11 +12,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.core.protocols import JUDGE_STATE, LENGTH, LINK_TO_PAGE, PAGE_ALONE, BaseLearner
+from opilio.core.protocols import JUDGE_STATE, LENGTH, LINK_TO_PAGE, PAGE_ALONE, BaseLearner, Judge
 from opilio.core.records import Outcome, Reading, Reason, Verdict
-from opilio.judge.similarity import CoverageJudge
+from opilio.core.settings import Amount, Share
+from opilio.judge.similarity import CoverageJudge, coverage_judge
 from opilio.learn.logistic import logistic, sigmoid
 from opilio.learn.text_model import TermIds, TextModel, TextModelState
+from opilio.topic.setup import BuildContext
 from opilio.topic.topic import ExamplePage
 
 MAX_PAGE_TERMS = 120  # the most distinctive terms of a page
@@ -285,3 +287,18 @@ class LabelCalibration(msgspec.Struct, frozen=True):
     def doubtful_score(self) -> float:
         """The score whose corrected probability is one half."""
         return logistic(-self.offset)
+
+
+def learned_judge(
+    context: BuildContext,
+    *,
+    middle: Share = 0.25,
+    slope: Amount = 14.0,
+    share: Share = 0.5,
+    link_weight: Share = 0.0,
+    length_weight: Amount = LENGTH_WEIGHT,
+) -> Judge:
+    base = coverage_judge(context, middle=middle, slope=slope)
+    topic = context.topic
+    examples = [(page, True) for page in topic.positive] + [(page, False) for page in topic.negative]
+    return LearnedJudge(base, context.vocabulary.surface_of, share, examples, link_weight, length_weight)

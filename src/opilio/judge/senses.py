@@ -1,17 +1,20 @@
 """Judges that reject pages about another sense of the topic's words."""
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from opilio.core.errors import TopicError
-from opilio.core.protocols import BaseLearner, Judge, OnlineLearner
+from opilio.core.protocols import BaseLearner, Judge, Learns
 from opilio.core.records import Outcome, Reading, Reason, Verdict
+from opilio.core.settings import Amount, Positive
 from opilio.text.vocabulary import PhraseMatcher
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.page_terms import PageTerms
+from opilio.topic.setup import BuildContext
 from opilio.topic.topic import OTHER_SENSE, ContextRule, SenseWeights, nearby_terms
 
 SENSES_STATE = "senses"  # name of the state among the snapshots
@@ -167,7 +170,7 @@ class SenseJudge:
         self._margin = margin
         self.company = WordCompany()
 
-    def learners(self) -> Mapping[str, OnlineLearner]:
+    def learners(self) -> Mapping[str, Learns]:
         """See `HasLearners`."""
         return {SENSES_STATE: self.company}
 
@@ -206,3 +209,26 @@ class SenseJudge:
 
 def _rejected(verdict: Verdict, *reasons: Reason) -> Verdict:
     return Verdict(score=0.0, relevant=False, reasons=(*reasons, *verdict.reasons))
+
+
+def any_sense(judge: Judge, _: BuildContext) -> Judge:
+    """The judge as it is."""
+    return judge
+
+
+def context_judge(
+    judge: Judge,
+    context: BuildContext,
+    *,
+    minimum: Positive = 1,
+    ratio: Amount = 0.0,
+    where: Literal["page", "title"] = "page",
+    whole_word: bool = True,
+) -> Judge:
+    rule = ContextRule(minimum=minimum, ratio=ratio, where=where, whole_word=whole_word)
+    return ContextJudge(judge, context.evolving_topic, context.topic.contexts, context.page_words, rule)
+
+
+def company_judge(judge: Judge, context: BuildContext, *, margin: Amount = 1.0) -> Judge:
+    topic = context.topic
+    return SenseJudge(judge, context.evolving_topic, topic.contexts, context.page_words, topic.name, margin)

@@ -17,9 +17,12 @@ import numpy as np
 from opilio.core.errors import ConfigError, TopicError
 from opilio.core.protocols import COVERAGE, Judge
 from opilio.core.records import Reading, Reason, Verdict
+from opilio.core.registry import build_component, complete_section
+from opilio.core.settings import Amount, Count, Share
 from opilio.learn.logistic import logistic
 from opilio.topic.evolving import CompiledTable, EvolvingTopic, sized_threshold
-from opilio.topic.page_terms import PageTerms
+from opilio.topic.page_terms import PageTerms, TermWeighting
+from opilio.topic.setup import BuildContext
 
 CosineNorm = Literal["page", "topic", "whole"]
 COSINE_REASONS = 10  # words in a verdict
@@ -46,7 +49,7 @@ class CosineJudge:
         threshold_words: int = 0,
     ) -> None:
         if norm not in ("page", "topic", "whole"):
-            raise ConfigError(f"judge.norm '{norm}': is unknown; known: page, topic, whole")
+            raise ConfigError(f"judge.norm '{norm}': unknown; known: page, topic, whole")
         self.topic = topic
         self.words = words
         self.threshold = threshold
@@ -190,3 +193,46 @@ class BlendJudge:
         score = min(1.0, score)
         relevant = score > self.threshold if self.strict else score >= self.threshold
         return Verdict(score=score, relevant=relevant, reasons=(Reason("blend", score), *named, *inner))
+
+
+def cosine_judge(
+    context: BuildContext,
+    *,
+    threshold: Share = COSINE_THRESHOLD,
+    norm: CosineNorm = "page",
+    weights: TermWeighting = "damped",
+    strict: bool = False,
+    threshold_words: Count = 0,
+) -> Judge:
+    words = context.page_words.with_weighting(weights)
+    return CosineJudge(context.evolving_topic, words, threshold, norm, strict, threshold_words)
+
+
+def contains_judge(context: BuildContext, *, need: Literal["all", "any"] = "all") -> Judge:
+    return ContainsJudge(context.topic.name, context.page_words, need)
+
+
+def coverage_judge(context: BuildContext, *, middle: Share = 0.25, slope: Amount = 14.0) -> CoverageJudge:
+    # A topic that is given as classes is judged by its classes too.
+    by_class = complete_section("judge", {"kind": "dewey"}) if context.topic.dewey else None
+    classes: Judge | None = build_component("judge", by_class, context) if by_class else None
+    return CoverageJudge(context.evolving_topic, context.page_words, middle, slope, classes)
+
+
+def blend_judge(
+    context: BuildContext,
+    *,
+    cosine: Amount = 1.0,
+    contains: Amount = 1.0,
+    coverage: Amount = 0.0,
+    threshold: Share = 0.5,
+    strict: bool = False,
+) -> Judge:
+    parts: list[tuple[str, Judge, float]] = []
+    if cosine:
+        parts.append(("cosine", cosine_judge(context), cosine))
+    if contains:
+        parts.append(("contains", contains_judge(context), contains))
+    if coverage:
+        parts.append(("coverage", coverage_judge(context), coverage))
+    return BlendJudge(parts, threshold, strict)

@@ -11,10 +11,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from opilio.learn.exploration import ENOUGH_HITS, Exploration
 from opilio.learn.link_pool import MAX_CONTEXTS, RescoreSchedule, RowIndices, top_indices
 from opilio.learn.logistic import FEATURE_INDEX, LINK_FEATURE_SLICE
 from opilio.learn.scoring import (
     GLOBAL_BUCKET,
+    NEW_HOST_BUCKET,
+    PRIOR_ALIVE_RATE,
     CommitteeOptions,
     CommitteeScoring,
     LinkLesson,
@@ -71,6 +74,7 @@ class Committee(CommitteeScoring):
     def __init__(self, options: CommitteeOptions | None = None) -> None:
         super().__init__(options or CommitteeOptions())
         self._rescoring = RescoreSchedule()
+        self._exploration = Exploration(self.options.explore)
         self._expected_relevant = 0.0
 
     def learn(self, visits: Sequence[LinkVisit]) -> None:
@@ -97,15 +101,17 @@ class Committee(CommitteeScoring):
         """Update the success rates of hosts, directories and tag paths."""
         prefixes = np.array([url_prefixes(visit.url) for visit in visits], dtype=np.uint32)
         rewards = np.array([visit.reward for visit in visits])
-        self._tables["prefix"].add(prefixes, rewards)
-        self._tables["all"].add(GLOBAL_BUCKET.repeat(len(visits))[:, None], rewards)
         # A visit without a queued link repeats the host's hash, which counts once.
         places = prefixes[:, :1].copy()
         held = {at: row for at, visit in enumerate(visits) if (row := self.pool.row_of.get(visit.key)) is not None}
         if held:
             places[list(held), 0] = path_bucket(self.pool.rows["path"][list(held.values())])
         alive = np.array([visit.is_page for visit in visits], dtype=np.float32)
+        new = self._tables["prefix"].tries(prefixes[:, 0]) == 0.0
+        self._tables["alive"].add(NEW_HOST_BUCKET.repeat(int(new.sum()))[:, None], alive[new])
         self._tables["alive"].add(np.hstack((prefixes, places)), alive)
+        self._tables["prefix"].add(prefixes, rewards)
+        self._tables["all"].add(GLOBAL_BUCKET.repeat(len(visits))[:, None], rewards)
 
     def _learn_links(self, visits: Sequence[LinkVisit], rows: RowIndices) -> None:
         """Train the models with the features that the links had in the queue."""
@@ -303,9 +309,9 @@ class Committee(CommitteeScoring):
 
     def rescored(self) -> list[tuple[str, int, float]]:
         """Queued links whose score changed enough to matter, as (host, key, new score)."""
-        rescoring, visits, queue = self._rescoring, self.visits_learned, self.pool
         if not self.options.rescore:
             return []
+        rescoring, visits, queue = self._rescoring, self.visits_learned, self.pool
         if rescoring.all_due(visits, len(queue)):
             return self._apply_scores(queue.used_rows, *self._rescore_all(visits))
         if not rescoring.front_due(visits):
@@ -316,6 +322,18 @@ class Committee(CommitteeScoring):
         changes = self._apply_scores(front, scores, top_indices(scores, self.options.top))
         rescoring.mark_front_scored(visits, front, queue.scores)
         return changes
+
+    def explored(self) -> list[tuple[str, int]]:
+        """Queued links that exploration fetches next, as (host, key). Call it after every batch."""
+        pool = self.pool
+        if self.meaning.hits >= ENOUGH_HITS or not len(pool):
+            return []
+        count = self._exploration.due(self.visits_learned, self.meaning.recent_hits, len(pool))
+        if not count:
+            return []
+        new_host_rate = float(self._tables["alive"].rate(NEW_HOST_BUCKET, PRIOR_ALIVE_RATE, 2.0)[0])
+        rows = self._exploration.choose(pool, count, self._tables["prefix"].tries, new_host_rate)
+        return [(pool.hosts[row], int(pool.rows["key"][row])) for row in rows.tolist()]
 
     def _rescore_all(self, visits: int) -> tuple[NDArray[np.float64], RowIndices]:
         """The scores of all rows in use, and the indices of the best."""

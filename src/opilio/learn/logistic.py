@@ -28,10 +28,11 @@ def sigmoid(logits: NDArray[np.floating]) -> NDArray[np.float64]:
 def logistic(logit: float) -> float:
     """The logistic function of one number.
 
-    >>> logistic(0.0)
-    0.5
+    >>> logistic(0.0), logistic(-1e9) < 1e-300
+    (0.5, True)
     """
-    return 1.0 / (1.0 + math.exp(-logit))
+    # Above about 709 the exponential overflows.
+    return 1.0 / (1.0 + math.exp(min(-logit, 700.0)))
 
 
 def roc_auc(positive: ArrayLike, negative: ArrayLike) -> float | None:

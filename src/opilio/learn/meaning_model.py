@@ -80,6 +80,16 @@ class MeaningModel:
         found = self._hits + PRIOR_HITS
         return min(1.0, WEIGHT_PER_FAILURE * (1.0 - reward)) * found / (found + MISS_WEIGHT * self._misses)
 
+    @property
+    def hits(self) -> int:
+        """How many links led to a relevant page."""
+        return self._hits
+
+    @property
+    def recent_hits(self) -> list[bool]:
+        """Which of the recent links led to a relevant page."""
+        return [reward >= MIN_HIT_REWARD for reward in self._recent]
+
     def predict(self, links: MeaningRows, words: Column, without: Column) -> Column:
         """The log-odds to add for each link. `without` are the log-odds by the first opinion."""
         difference = words + self._logits(links) - without

@@ -90,7 +90,10 @@ class CommitteeModels:
 
 # The only bucket of the table "all".
 GLOBAL_BUCKET = np.full(1, 1 << 31, dtype=np.uint32)
+# The bucket of the table "alive" for the first fetches of hosts.
+NEW_HOST_BUCKET = np.full(1, (1 << 31) + 1, dtype=np.uint32)
 PRIOR_ALIVE_RATE = 0.9  # prior share of links that lead to a page
+DEFAULT_EXPLORATION = 0.33
 
 
 class CommitteeOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,8 +102,7 @@ class CommitteeOptions(msgspec.Struct, frozen=True, kw_only=True):
     capacity: int = 100_000  # links kept in memory for rescoring
     shrinkage: float = 2.0  # pseudo-tries of the base rate in the rate of a list
     credit: float = 0.4  # γ of delayed credit; 0: off
-    explore: float = 0.0  # initial bonus of unknown hosts and directories; 0: off
-    explore_for: float = 500.0  # fetches after which the bonus is halved
+    explore: float = DEFAULT_EXPLORATION  # share of the links that go to hosts tried least, while hardly any pays
     siblings: bool = True
     words: bool = True  # hashed words
     without: tuple[str, ...] = ()  # names of dense features to disable
@@ -227,16 +229,9 @@ class CommitteeScoring(CommitteeModels):
             self.pool.word_logits[row_indices] = self.words.logits(self.pool.rows["words"].take(row_indices, axis=0))
 
     def scores(self, row_indices: RowIndices) -> NDArray[np.float64]:
-        """The probability that each link leads to a relevant page, plus a bonus for unknown places."""
-        rows, options = self.pool.rows, self.options
+        """The probability that each link leads to a relevant page."""
         chance = sigmoid(self.logits(row_indices))
-        if options.statistics:
-            chance = chance * self._alive_probability(row_indices)
-        if options.explore:
-            prefixes = self._tables["prefix"].tries(rows["prefixes"].take(row_indices, axis=0))
-            unknown = 1.0 / np.sqrt(1.0 + prefixes[:, 0]) + 1.0 / np.sqrt(1.0 + prefixes[:, -1])
-            chance = chance * (1.0 + options.explore * 0.5 ** (self.visits_learned / options.explore_for) * unknown)
-        return chance
+        return chance * self._alive_probability(row_indices) if self.options.statistics else chance
 
     def _alive_probability(self, row_indices: RowIndices) -> NDArray[np.float64]:
         """The probability that a link leads to a page at all, by its URL and by its tag path."""

@@ -25,7 +25,7 @@ from opilio.frontier.schema import DONE
 from opilio.manage.verify import all_problems, check_index
 from opilio.search.indexer import rebuild_index
 from opilio.store.collection import Collection, open_readonly
-from opilio.store.connection import DATABASE, database_error, has_writer, try_exclusive_lock
+from opilio.store.connection import DATABASE, database_error, has_writer
 from opilio.store.maintain.integrity import (
     MovedRecord,
     StoredRecord,
@@ -45,14 +45,11 @@ from opilio.store.maintain.integrity import (
     update_planner_statistics,
     vacuum,
 )
-from opilio.store.postgres.chunks import delete_unused_chunks, delete_unused_objects
 from opilio.store.postgres.collection import PostgresCollection
 from opilio.store.postgres.schema import tables_bytes, vacuum_tables
 from opilio.store.run_tables import delete_robots_expired_before, restore_damaged_states
-from opilio.store.warc import ROTATE_BYTES, WarcWriter, read_member, warc_name
+from opilio.store.warc import FIRST_WARC_KEY, ROTATE_BYTES, WarcWriter, read_member, warc_name
 from opilio.store.writer import CollectionWriter
-
-FIRST_WARC_KEY = "warc_first"  # in `meta`: the first WARC file in use
 
 
 class CompactResult(msgspec.Struct, kw_only=True):
@@ -84,9 +81,9 @@ def _compact_database(collection: PostgresCollection, versions: int | None) -> C
     result = CompactResult(bytes_before=tables_bytes(db))
     with collection.unit_of_work():
         _drop_versions(collection, versions, result)
-        delete_unused_chunks(db)
+        collection.records.delete_unused_rows()
         recount(collection)
-    delete_unused_objects(db)
+    collection.records.delete_unused()
     vacuum_tables(db)
     result.records = sum(1 for _ in stored_records(collection))
     result.bytes_after = tables_bytes(db)
@@ -103,7 +100,7 @@ def _drop_versions(collection: Collection, keep: int | None, result: CompactResu
 def _compact(collection: Collection, versions: int | None, rotate_bytes: int) -> CompactResult:
     folder, db = collection.folder, collection.connection
     result = CompactResult(bytes_before=_size(folder))
-    delete_unused_warcs(collection)
+    collection.records.delete_unused()
     _check_disk_space(collection)
     with collection.unit_of_work():
         _drop_versions(collection, versions, result)
@@ -121,7 +118,7 @@ def _compact(collection: Collection, versions: int | None, rotate_bytes: int) ->
             collection.set_meta(warc_number=number, warc_offset=offset, warc_synced=end, **{FIRST_WARC_KEY: last + 1})
     finally:
         writer.close()
-    result.files_left = delete_unused_warcs(collection)
+    result.files_left = collection.records.delete_unused()
     drop_moved_records(db)
     vacuum(db)
     if collection.seal is not None:
@@ -143,19 +140,6 @@ def _read_whole_member(folder: Path, row: StoredRecord) -> bytes:
         name = warc_name(row.warc)
         raise CollectionError(f"{folder / name}: ends before {row.url}; run 'opilio maintain verify --repair' first")
     return member
-
-
-def delete_unused_warcs(collection: Collection) -> int:
-    """Delete files that a compaction replaced; returns how many stay.
-
-    While another process reads the collection (a merge, an export) they stay, and the next compaction deletes them.
-    """
-    first = int(collection.meta(FIRST_WARC_KEY, "1"))
-    old = [path for path in collection.folder.glob("pages-*.warc.gz") if path.name < warc_name(first)]
-    with try_exclusive_lock(collection.folder) as free:
-        for path in old if free else ():
-            path.unlink()
-    return 0 if free else len(old)
 
 
 def _check_disk_space(collection: Collection) -> None:
@@ -226,16 +210,13 @@ def check_and_repair(folder: Path, now: float, *, pages: bool = False) -> Repair
 
 def repair_derived(collection: Collection, now: float) -> None:
     """Compute derived data again."""
-    delete_unused_warcs(collection)
     with collection.unit_of_work():
         rebuild_derived(collection.connection, DONE, now)
         rebuild_counters(collection.connection)
         recount(collection)
         restore_damaged_states(collection)
-        if isinstance(collection, PostgresCollection):
-            delete_unused_chunks(collection.connection)
-    if isinstance(collection, PostgresCollection):
-        delete_unused_objects(collection.connection)
+        collection.records.delete_unused_rows()
+    collection.records.delete_unused()
     update_planner_statistics(collection.connection)
 
 

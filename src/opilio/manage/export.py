@@ -11,7 +11,7 @@ from opilio import __version__
 from opilio.core.display import strip_controls
 from opilio.core.errors import UsageError
 from opilio.core.files import atomic_writer
-from opilio.manage.formats.archive import read_page_record, write_cdxj, write_wacz
+from opilio.manage.formats.archive import read_page_record, read_redirects, write_cdxj, write_wacz
 from opilio.manage.formats.citations import write_bibtex, write_ris
 from opilio.manage.formats.markdown import write_markdown_files, write_markdown_lines
 from opilio.manage.pages import PAGE_COLUMNS, POLARITY_COLUMN, TEXT_COLUMN, PageTable, arrow_schema, import_pyarrow
@@ -174,7 +174,8 @@ def _cdxj(folder: Path, wanted: PageFilter, out: BinaryIO) -> int:
 
 
 def _wacz(folder: Path, wanted: PageFilter, out: BinaryIO) -> int:
-    return write_wacz(PageTable(folder, wanted), out, folder.resolve().name, f"opilio {__version__}")
+    title, software = folder.resolve().name, f"opilio {__version__}"
+    return write_wacz(PageTable(folder, wanted), read_redirects(folder), out, title, software)
 
 
 _WRITERS: dict[str, Callable[[Path, PageFilter, BinaryIO], int]] = {

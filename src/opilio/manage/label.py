@@ -25,10 +25,9 @@ from opilio.frontier.postgres.frontier import open_frontier
 from opilio.judge.learned import LabelCalibration
 from opilio.manage.results import LabelReport, PriorityChange
 from opilio.store.collection import Collection, open_readonly
-from opilio.store.commands import NewLabel, append_command, append_labels, current_label, labeled_originals
 from opilio.store.connection import COMMAND_LOCK_TIMEOUT_S, current_writer, is_crawl_running
 from opilio.store.pages import judged_page, page_url
-from opilio.store.run_tables import has_table
+from opilio.store.run_tables import NewLabel, append_command, append_labels, current_label, has_table, labeled_originals
 from opilio.store.warc import RecordPosition, read_record
 from opilio.store.writer import CollectionWriter, judge_verdict
 from opilio.topic.topic import Topic

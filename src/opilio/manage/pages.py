@@ -10,7 +10,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opilio.core.display import html_table, rich_table
+from opilio.core.display import html_fields, html_table, rich_fields, rich_table
 from opilio.core.errors import MissingExtraError, ParseError, UsageError
 from opilio.core.records import url_key
 from opilio.core.settings import suggest_name
@@ -26,7 +26,7 @@ from opilio.store.revisits import revisit_record
 from opilio.store.schema import EXPORTED_COLUMNS, NOT_RECORDED
 from opilio.store.versions import PageVersion, follow_moves, list_versions, read_stored_response
 from opilio.store.warc import RecordPosition, read_record
-from opilio.text.polarity import polarity_of
+from opilio.text.reading import polarity_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -144,6 +144,12 @@ class StoredPage:
     values: Mapping[str, Any] = field(repr=False, compare=False)
     folder: Path = field(repr=False, compare=False)
     position: RecordPosition = field(repr=False, compare=False)
+
+    def __rich__(self) -> Any:  # noqa: ANN401 - rich is imported where it is used
+        return rich_fields(self.values)
+
+    def _repr_html_(self) -> str:
+        return html_fields(self.values)
 
     @property
     def text(self) -> str:

@@ -177,6 +177,7 @@ class Explanation(Displayable, msgspec.Struct, frozen=True, kw_only=True, omit_d
     depth: int | None = None
     tunnel: int | None = None
     times_found: int | None = None
+    moved_to_front: bool = False  # by a user, or by exploration
     redirected_from: list[str] | None = None
     found_on: list[LinkContext]
     path: list[str]

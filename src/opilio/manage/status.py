@@ -27,6 +27,7 @@ from opilio.store.connection import is_crawl_running
 from opilio.store.maintain.integrity import stored_counts
 from opilio.store.page_selection import relevant_in_second_half
 from opilio.store.pages import count_unusual_pages, genre_counts, relevant_host_count
+from opilio.store.postgres.collection import place_of
 from opilio.store.run_tables import has_table, snapshots
 from opilio.topic.evolving import restored_table
 from opilio.topic.topic import Topic
@@ -42,7 +43,7 @@ def list_agents(folder: Path) -> list[dict[str, Any]]:
         cards = agent_cards(collection)
         if not cards:
             raise UsageError(
-                f"{folder}: was not crawled by agents; 'opilio crawl --strategy s3-agents' or --set agents.count=3 does"
+                f"{folder}: was not crawled by agents; use 'opilio crawl --strategy s3-agents' or --set agents.count=3"
             )
         return [_agent_to_dict(collection, card) for card in cards]
 
@@ -58,10 +59,10 @@ def agent_cards(collection: Collection) -> list[AgentRecord]:
 
 
 def retire_agent(folder: Path, name: str, now: float) -> bool:
-    """Ask that an agent goes home and others go on with its links; True: a crawl is running and will see to it."""
+    """Send the command to retire an agent; other agents take over its links. True if a running crawl will apply it."""
     names = [agent["name"] for agent in list_agents(folder)]
     if name not in names:
-        raise UsageError(f"--retire {name}: no such agent; there are: {', '.join(names)}")
+        raise UsageError(f"--retire {name}: unknown agent; known: {', '.join(names)}")
     send_command(folder, "retire", now, name)
     return is_crawl_running(folder)
 
@@ -125,7 +126,7 @@ def _status(collection: Collection) -> Status:
     frontier = open_frontier(collection.connection).stats()
     settings = load_settings(collection)
     return Status(
-        collection=str(collection.folder),
+        collection=place_of(collection.folder),
         state=_state(collection),
         stop_reason=collection.meta("stop_reason"),
         strategy=settings.get("strategy", ""),

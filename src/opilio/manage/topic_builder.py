@@ -203,7 +203,7 @@ def _separation_warnings(report: TopicReport) -> list[str]:
     return warnings
 
 
-ACCEPTED_WEIGHT = 0.5  # what an accepted word weighs beside the person's own
+ACCEPTED_WEIGHT = 0.5  # of an accepted word, relative to the user's heaviest word
 # Keywords looked up in the thesaurus: suggestions for the hundredth word are of no use.
 MAX_LOOKED_UP_KEYWORDS = 10
 
@@ -214,7 +214,7 @@ def table_history(folder: Path) -> list[tuple[float, WeightTable]]:
         states = snapshots(collection.connection, TOPIC_STATE)
     found = [(row.at, restored_table(row.state)) for row in states]
     if not found:
-        raise TopicError(f"{folder}: has no topic yet: its crawl never began")
+        raise TopicError(f"{folder}: has no topic yet: its crawl has not started")
     return found
 
 
@@ -266,7 +266,7 @@ def accept_words(path: Path, words: list[str], offered: list[Suggestion]) -> Non
     by_name = {s.word.lower(): s.word for s in offered}
     for word in words:
         if word.lower() not in by_name:
-            raise TopicError(f'--accept "{word}": was not suggested; opilio topic suggest {path} shows what is')
+            raise TopicError(f'--accept "{word}": was not suggested; see "opilio topic suggest {path}"')
     part = path.with_name(f"{path.name}.part")
     try:
         document = tomlkit.parse(path.read_bytes().decode("utf-8-sig"))

@@ -16,7 +16,9 @@ from opilio.core.errors import CollectionError, ParseError, TopicError
 from opilio.core.events import Event
 from opilio.core.protocols import TOPIC_STATE
 from opilio.core.records import url_key
+from opilio.core.settings import Settings
 from opilio.engine.commands import CommandInbox, CommandTargets, TopicReplacement, send_command
+from opilio.engine.learning import JournaledLearner
 from opilio.engine.politeness.traps import build_url_filter
 from opilio.engine.wiring.assembly import build_analysis_parts
 from opilio.engine.wiring.build import build_frontier
@@ -24,7 +26,6 @@ from opilio.engine.wiring.settings import collection_settings
 from opilio.engine.wiring.start import latest_snapshots, stored_topic
 from opilio.engine.wiring.topic import build_initial_topic, check_topic_settings
 from opilio.methods.agents.agent import mark_retired
-from opilio.methods.agents.plugin import load_topic_tables
 from opilio.methods.dewey.judge import check_classes as checked_classes
 from opilio.methods.dewey.judge import load_lexicon
 from opilio.store.collection import Collection
@@ -33,7 +34,7 @@ from opilio.store.pages import RecordedPage, best_pages, doubtful_pages, record_
 from opilio.store.run_tables import latest_state
 from opilio.store.warc import read_record
 from opilio.store.writer import CollectionWriter
-from opilio.topic.evolving import restored_table
+from opilio.topic.evolving import TopicLearner, restored_table
 from opilio.topic.setup import load_genre_definitions
 from opilio.topic.topic import Topic
 from opilio.topic.weights import WeightTable, table_from_weights
@@ -101,12 +102,8 @@ def preview_topic(collection: Collection, new: TopicReplacement) -> TopicPreview
     """Judge known pages by a new topic, with everything else as it was learnt."""
     before = {k.stem: k.label for k in current_table(collection).keywords}
     after = {k.stem: k.label for k in new.table.keywords}
-    settings, states = collection_settings(collection), latest_snapshots(collection)
-    tables = load_topic_tables(settings, states)
-    tables[TOPIC_STATE].replace(new.table)
-    parts = build_analysis_parts(
-        settings, new.topic, states | {name: table.snapshot() for name, table in tables.items()}
-    )
+    parts = build_analysis_parts(collection_settings(collection), new.topic, latest_snapshots(collection))
+    parts.evolving_topic.replace(new.table)
     pages: list[dict[str, Any]] = []
     for page in _known_pages(collection):
         with suppress(ParseError, CollectionError):
@@ -153,14 +150,23 @@ def apply_pending_commands(folder: Path, now: float) -> str:
         writer.resume()
         url_filter = build_url_filter(settings, collection, resumed=False)
         frontier = build_frontier(settings, collection, url_filter)
-        tables = load_topic_tables(settings, latest_snapshots(collection))
+        load_topics = partial(_load_topics, collection, settings)
         targets = CommandTargets(
-            collection, writer, frontier, url_filter.host_rules, tables, partial(_retire_agent, collection)
+            collection, writer, frontier, url_filter.host_rules, load_topics, partial(_retire_agent, collection)
         )
         CommandInbox(targets).apply_stored(now)
     finally:
         collection.close()
     return ""
+
+
+def _load_topics(collection: Collection, settings: Settings) -> dict[str, TopicLearner]:
+    """The tables of a stopped crawl, with what a killed one learnt last."""
+    topics = build_analysis_parts(settings, stored_topic(collection), latest_snapshots(collection)).topics
+    for name, topic in topics.items():
+        JournaledLearner(topic, collection, name).replay()
+        topic.take_events(0.0)  # they were reported
+    return topics
 
 
 def _retire_agent(collection: Collection, name: str, _now: float) -> list[Event]:

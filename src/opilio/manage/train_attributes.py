@@ -31,15 +31,18 @@ from opilio.engine.wiring.seed_engines import REQUEST_LIMIT_OPTIONS, complete_en
 from opilio.engine.wiring.seeding import open_seed_sources, with_engines, with_seeds
 from opilio.engine.wiring.start import UNTRAINED, Notify, StartTraining
 from opilio.manage.backlink_crawl import count_fetches, fetch_pages
-from opilio.methods.attributes.evaluation import FixedTrainingSet, LearnerComparison, compare_learners
-from opilio.methods.attributes.features import MAX_PARENTS
-from opilio.methods.attributes.learner import RowLearner, require_sklearn
-from opilio.methods.attributes.models import make_learner
+from opilio.methods.attributes.features import MAX_PARENTS, TrainingRow, read_rows, rows_to_arrays
+from opilio.methods.attributes.learner import RowLearner, make_learner, require_sklearn
 from opilio.methods.attributes.ranker import MIN_CLASS_ROWS, start_state
-from opilio.methods.attributes.rows import TrainingRow, read_rows, rows_to_arrays
-from opilio.methods.attributes.training import CollectionTrainingSet, load_training_set, write_models
-from opilio.seeds.finder import FoundSeeds, SeedRequest, find_irrelevant_seeds, find_seeds
-from opilio.seeds.queries import off_topic_queries
+from opilio.methods.attributes.training import (
+    CollectionTrainingSet,
+    FixedTrainingSet,
+    LearnerComparison,
+    compare_learners,
+    load_training_set,
+    write_models,
+)
+from opilio.seeds.finder import FoundSeeds, SeedRequest, find_irrelevant_seeds, find_seeds, off_topic_queries
 from opilio.store.collection import load_settings, open_readonly
 from opilio.topic.page_terms import CachedIdf
 from opilio.topic.setup import background_frequencies, build_vocabulary, resolve_settings
@@ -125,7 +128,7 @@ class SeedLists(msgspec.Struct, frozen=True):
 async def train_before_crawl(folder: Path, settings: Settings, notify: Notify) -> StartTraining | None:
     """Train the classifier of a new crawl on labelled seed lists; None, with a line, where that is not possible."""
     rank, size = settings.rank, settings.seeds.train
-    if rank["learner"] == "infospiders" or rank["model"] or not size:
+    if rank["model"] or not size:
         return None
     try:
         return await _train_on_new_lists(folder / TRAINING_FOLDER, settings, size, notify)

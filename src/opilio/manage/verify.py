@@ -25,8 +25,7 @@ from opilio.store.collection import CONFIG, Collection, open_readonly
 from opilio.store.connection import INDEX_FOLDER, has_writer
 from opilio.store.maintain.integrity import StoredRecord, database_problems, record_problem, stored_records
 from opilio.store.pages import count_indexable_versions, indexable_pages, page_keys_and_endings
-from opilio.store.postgres.chunks import ObjectMissingError, delete_copies, storage_problems, unused_objects
-from opilio.store.postgres.collection import PostgresCollection
+from opilio.store.postgres.chunks import ObjectMissingError
 from opilio.store.run_tables import INDEX_SERVER_KEY
 from opilio.store.seal import SealProblem, log_problems, seal_problems
 from opilio.store.warc import local_warc, warc_name
@@ -139,9 +138,9 @@ def _find_problems(collection: Collection, changed: Sequence[SealProblem]) -> It
             yield IntegrityProblem(text, derived=harmless, damage=not harmless)
     derived = (
         *(check_orphans, check_states, _frontier_counters, check_counters, _host_counters),
-        *(check_index, _unused_objects),
+        *(check_index, _unused_files),
     )
-    own = (_integrity, check_consistency, _warc_ends, _objects, check_contents)
+    own = (_integrity, check_consistency, _record_files, check_contents)
     for check in own:
         yield from (IntegrityProblem(text) for text in _readable(check, collection))
     for check in derived:
@@ -179,32 +178,19 @@ def _host_counters(collection: Collection) -> Iterator[str]:
     return host_counter_problems(collection.connection)
 
 
-def _warc_ends(collection: Collection) -> Iterator[str]:
-    """The last file may be longer than what was committed (a crash; cut on the next start), never shorter."""
-    number, offset = int(collection.meta("warc_number", "1")), int(collection.meta("warc_offset", "0"))
-    path = collection.folder / warc_name(number)
-    size = path.stat().st_size if path.exists() else 0
-    if size < offset:
-        yield f"{path.name}: {offset - size} bytes are missing at the end"
+def _record_files(collection: Collection) -> Iterator[str]:
+    return collection.records.problems()
 
 
-def _objects(collection: Collection) -> Iterator[str]:
-    """Every object of a collection in PostgreSQL is in its storage, with its size."""
-    return storage_problems(collection.connection) if isinstance(collection, PostgresCollection) else iter(())
-
-
-def _unused_objects(collection: Collection) -> Iterator[str]:
-    """Objects that a crash left behind. A running crawl may be about to name one that it has just written."""
-    if isinstance(collection, PostgresCollection) and not has_writer(collection.folder):
-        for name in unused_objects(collection.connection):
-            yield f"object {name}: belongs to no page"
+def _unused_files(collection: Collection) -> Iterator[str]:
+    for name in () if has_writer(collection.folder) else collection.records.unused():
+        yield f"object {name}: belongs to no page"
 
 
 def _records(collection: Collection) -> Iterator[IntegrityProblem]:
     """Every record is where the database says, with the URL and the digest it should have, and no gap between two."""
     last, last_end = int(collection.meta("warc_number", "1")), int(collection.meta("warc_offset", "0"))
-    if isinstance(collection, PostgresCollection):
-        delete_copies(collection.folder)
+    collection.records.delete_copies()
     for number, rows in groupby(stored_records(collection), key=attrgetter("warc")):
         path = collection.folder / warc_name(number)
         try:

@@ -13,7 +13,7 @@ import numpy as np
 
 from opilio.core.errors import CollectionError, ParseError
 from opilio.core.protocols import Database, Frontier, FrontierEntry, LinkExplanation
-from opilio.core.records import Reading, UrlState, url_key
+from opilio.core.records import Reading, Tier, UrlState, url_key
 from opilio.core.urls import host_of, require_url
 from opilio.engine.link_scoring import LinkScorerContext, build_link_scorer
 from opilio.engine.wiring.assembly import AnalysisParts, build_analysis_parts
@@ -38,7 +38,6 @@ from opilio.manage.results import (
 from opilio.manage.status import agent_cards
 from opilio.rank.link_scores import unpack
 from opilio.store.collection import Collection, open_readonly
-from opilio.store.commands import agent_verdicts
 from opilio.store.pages import (
     copy_urls,
     judged_page,
@@ -49,7 +48,7 @@ from opilio.store.pages import (
     urls_by_key,
 )
 from opilio.store.revisits import RevisitStore
-from opilio.store.run_tables import first_seed_urls, has_table, last_host_backoff, seed_row
+from opilio.store.run_tables import agent_verdicts, first_seed_urls, has_table, last_host_backoff, seed_row
 from opilio.store.versions import answers_of, links_of, parents_linking_to, redirecting_key
 from opilio.store.warc import read_record
 
@@ -213,6 +212,7 @@ def _frontier_facts(entry: FrontierEntry) -> dict[str, Any]:
         "depth": entry.lead.depth,
         "tunnel": entry.lead.tunnel,
         "times_found": entry.times_found,
+        "moved_to_front": entry.lead.tier == Tier.BOOSTED,
     }
 
 

@@ -68,6 +68,7 @@ def parse_plain_text(url: str, text: str, encoding: str, limit: int) -> Page:
 
 MAX_LINKS = 5_000
 MAX_FEEDS = 5
+MAX_LANGUAGE = 100  # characters of its code
 MAX_HEAD_LINKS = 20  # next, previous, refresh, other languages
 
 # From bytes and their declared encoding to a tree. The second one (lexbor_tree.py) has the same operations.
@@ -82,6 +83,7 @@ _FORMATTING = re.compile(rb"</?(b|big|code|em|font|i|nobr|s|small|strike|strong|
 _MAX_OPEN_FORMATTING = 20
 # The tree of a page takes memory for each tag: the worst page of the hostile benchmark took 120 MB without this limit.
 MAX_TAGS = 200_000
+_CLASSIFIER = b'<span class="classifier">'
 _SHADOW_ROOT = re.compile(rb"<template(?=[^<>]*\sshadowrootmode)[^<>]*>", re.IGNORECASE)
 # XHTML may self-close any element; HTML would leave these open to the end of the page.
 _SELF_CLOSED = re.compile(rb"<(script|style|title|iframe|textarea|a|div|span|p|td|th|li|i|b|em|strong)(\s[^<>]*)?/>")
@@ -141,7 +143,7 @@ class HtmlParser:
         return msgspec.structs.replace(
             page,
             content_type=content_type.partition(";")[0].strip().lower(),
-            language=page.language or fetched.header("content-language").partition(",")[0].strip(),
+            language=(page.language or fetched.header("content-language").partition(",")[0].strip())[:MAX_LANGUAGE],
             noindex=noindex,
             nofollow=nofollow,
             signals=signals.encode(),
@@ -239,6 +241,8 @@ def parse_tree(
     if b"shadowrootmode" in body:
         # Browsers show a declarative shadow root as content of its host; other templates are inert.
         body = _SHADOW_ROOT.sub(b"<div>", body)
+    # The style sheet of Sphinx shows a colon between a term and its type.
+    body = body.replace(_CLASSIFIER, b" : " + _CLASSIFIER)
     opened = body.rfind(b"<!--")
     if opened >= 0 and body.find(b"->", opened) < 0:
         # An unclosed comment would hide the rest of the page. Its author relied on old browsers, which ended it at

@@ -37,7 +37,8 @@ _KEPT_TAGS = frozenset(
     "a area base body br dd dt frame frameset h1 h2 h3 h4 h5 h6 head html iframe img li link meta noembed noframes"
     " option p plaintext script style td textarea th title tr xmp".split()
 )
-_ANY_TAG = re.compile(r"<(/?)([A-Za-z][^\s/>]*+)[^<>]*+>")
+# Always matches where it begins, so that tags without an end are not read again from each of them.
+_ANY_TAG = re.compile(r"<(/?)([A-Za-z][^\s/>]*+)[^>]*+>?")
 
 
 class LexborElement:

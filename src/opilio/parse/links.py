@@ -4,17 +4,21 @@ Works on the parsed tree before its text is extracted.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable
+from itertools import accumulate
 from typing import Any
 
 from turbohtml import Element, Namespace, Node, Text
 
 from opilio.core.records import Link, url_key
-from opilio.core.urls import canonicalize_urls
+from opilio.core.urls import MAX_URL_LENGTH, canonicalize_urls
 from opilio.parse.head import HeadLink, PageHead
 from opilio.parse.text_blocks import clean_text
 from opilio.text.languages import language_code
 
+# Of all links of a page: the queue stores them, so a small page could fill the disk.
+MAX_LINK_CHARACTERS = 1_000_000
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 # Elements that are links, and the attribute with the URL.
 _LINK_ATTRIBUTES = {"a": "href", "area": "href", "iframe": "src", "frame": "src"}
@@ -83,7 +87,15 @@ def resolve_links(places: list[LinkElement], base: str, page_url: str, limit: in
         for (element, _, above), url in zip(places, urls, strict=True)
         if url is not None and url != page_url
     ]
-    return kept[:limit], max(0, len(kept) - limit)
+    most = min(limit, _count_within_size([url for _, url, _ in kept]))
+    return kept[:most], max(0, len(kept) - most)
+
+
+def _count_within_size(urls: list[str]) -> int:
+    """How many of the URLs a page may bring. With a long base, links of two bytes become URLs of 2,000."""
+    if len(urls) * MAX_URL_LENGTH <= MAX_LINK_CHARACTERS:
+        return len(urls)
+    return bisect_right(list(accumulate(map(len, urls))), MAX_LINK_CHARACTERS)
 
 
 def fill_empty_anchors(places: Iterable[LinkElement]) -> None:

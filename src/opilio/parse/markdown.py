@@ -11,7 +11,7 @@ from html import escape
 from urllib.parse import urljoin
 
 from markdown_it import MarkdownIt
-from turbohtml import Element, Markdown
+from turbohtml import Element, Markdown, Text
 
 _MAX_SPAN = 50
 _MAX_CELLS = 20_000  # of a table whose merged cells are split
@@ -85,8 +85,12 @@ def _take_span(cell: Element, name: str) -> int:
 CODE_FENCE = re.compile("`{3,}")
 # The renderer writes emphasis as HTML where Markdown can't express it; the text matters more.
 _EMPHASIS_TAG = re.compile(r"`[^`]*`|</?(?:em|strong)>")
-# The renderer writes hard spaces of headings as entities.
-_HARD_SPACE = re.compile(r"`[^`]*`|(?<!\\)&#160;")
+# The renderer writes some hard and thin spaces as entities. At the start of a line they are indentation, not code.
+_SPACE_ENTITY = re.compile(r"`[^`]*`|(?<!\\)&#(?:160|819[2-9]|820[0-2]|8239|8287|12288);")
+_TYPOGRAPHIC_SPACES = dict.fromkeys((*range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000), "\xa0")
+_INDENTATION = re.compile(r"^([ >]*)\xa0[\xa0 ]*")
+_LINE_BREAK = "\x1e"
+_SPACES = re.compile(r"[ \t\r\n]+")
 _BLANK_LINES = re.compile(r"\n{3,}")
 _RULE = "---"
 # Terms of definition lists, and titles of notes: Sphinx, AsciiDoc, DocBook.
@@ -115,6 +119,7 @@ def render_markdown(main: Element, base: str, *, links: bool = True) -> str:
     )
     if links:
         _resolve_links(main, base)
+    _mark_layout(main)
     _mark_languages(main)
     _mark_terms(main)
     flatten_tables(main)
@@ -138,14 +143,16 @@ def _strip_rules(markdown: str) -> str:
 
 
 def _clean_line(line: str) -> str:
-    """A line outside of code blocks: no tags, no hard spaces, no heading without text; two spaces end a line."""
+    """A line outside of code: no tags, no hard spaces, no heading or break without text; two spaces end a line."""
     if "<" in line:
         line = _EMPHASIS_TAG.sub(lambda found: found[0] if found[0][0] == "`" else "", line)
-    line = line.replace("\xa0", " ")
-    if line.lstrip(" >").startswith("#"):
-        if not line.strip(" >#"):
-            return ""
-        line = _HARD_SPACE.sub(lambda found: found[0] if found[0][0] == "`" else " ", line)
+    if "&#" in line:
+        line = _SPACE_ENTITY.sub(lambda found: found[0] if found[0][0] == "`" else "\xa0", line)
+    if not line.isascii() and "\xa0" in (line := line.translate(_TYPOGRAPHIC_SPACES)):
+        line = _INDENTATION.sub(r"\1", line).replace("\xa0", " ")
+    text = line.strip(" >")
+    if text == "\\" or (text.startswith("#") and not text.strip("#")):
+        return ""
     return line.rstrip() + ("  " if line.endswith("  ") and line.strip() else "")
 
 
@@ -159,6 +166,18 @@ def _resolve_links(main: Element, base: str) -> None:
             del link.attrs["title"]
         with suppress(ValueError):
             link.attrs["href"] = urljoin(base, link.attr("href") or "")
+
+
+def _mark_layout(main: Element) -> None:
+    """Text that DocBook lays out by line breaks and hard spaces is preformatted, like a code block."""
+    for block in main.select(".literallayout"):
+        if block.select_one("a[href],table,ul,ol,pre") is None:
+            for line_break in block.select("br"):
+                line_break.replace_with(Text(_LINE_BREAK))
+            # Other white space is that of the source: it separates words, but does not indent a line.
+            lines = [_SPACES.sub(" ", line).strip(" ") for line in block.text.split(_LINE_BREAK)]
+            block.tag = "pre"
+            block.set_text("\n".join(line.replace("\xa0", " ").rstrip() for line in lines).strip("\n"))
 
 
 def _mark_terms(main: Element) -> None:
@@ -191,16 +210,25 @@ def _mark_languages(main: Element) -> None:
 MAX_CHARACTERS = 500_000
 _FIRST_HEADING = re.compile(r"^# ([^\n]{1,300})", re.MULTILINE)
 
+# Fields between two lines of dashes, as site generators have them (YAML); a rule alone has no field below it.
+_FRONT_MATTER = re.compile(r"\ufeff?---[ \t]*\r?\n(?=[A-Za-z][\w-]*:)((?:[^\n]*\n){1,200}?)---[ \t]*(?:\r?\n|\Z)")
+_FIELD = re.compile(r"^(title|author|date|description):[ \t]+([^\r\n]+)", re.MULTILINE | re.IGNORECASE)
+
 
 def markdown_to_html(text: str) -> str:
-    """The page as HTML; its title is the first main heading.
+    """The page as HTML; its title is that of its front matter, else the first main heading.
 
     >>> markdown_to_html("# Wrens\\n\\nSee [owls](/owl).")
     '<title>Wrens</title><body><h1>Wrens</h1>\\n<p>See <a href="/owl">owls</a>.</p>\\n'
     """
+    front = _FRONT_MATTER.match(text)
+    text = text[front.end() :] if front else text
+    about = {key.lower(): value.strip().strip("\"'") for key, value in _FIELD.findall(front[1] if front else "")}
     heading = _FIRST_HEADING.search(text)
-    title = f"<title>{escape(heading[1].strip(' #'))}</title>" if heading else ""
-    return f"{title}<body>{_converter().render(text[:MAX_CHARACTERS])}"
+    title = about.pop("title", "") or (heading[1].strip(" #") if heading else "")
+    head = f"<title>{escape(title)}</title>" if title else ""
+    head += "".join(f'<meta name="{key}" content="{escape(value)}">' for key, value in about.items() if value)
+    return f"{head}<body>{_converter().render(text[:MAX_CHARACTERS])}"
 
 
 @cache

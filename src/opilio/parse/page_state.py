@@ -44,39 +44,67 @@ def soft_404_phrase(page: Page) -> str:
     return " ".join(found[0].split())[:80]
 
 
-MAX_WALL_WORDS = 150
+# A wall is a short page; a consent form lists the purposes.
+MAX_WALL_WORDS, MAX_CONSENT_WORDS = 150, 300
 _MAX_WALL_CHARS = 40 * MAX_WALL_WORDS  # most pages have more, so their titles need no comparison
+_MAX_MARKED_CHARS = 1_500  # a shorter page may be one without a known title
+_MAX_WALL_LINKS = 20  # it has no menu of the site
+_TITLE_SEPARATORS = re.compile(" ?[|·•»] ?| [-–—/] ")
+# The whole name of the page: a poem may be called "Just a moment in time". Quick to refuse by its first letter.
 _CHALLENGE = re.compile(
-    r"^(?:just a moment|attention required|checking your browser|one more step|security check|access denied"
-    r"|pardon our interruption|are you (?:a )?(?:robot|human)|verify(?:ing)? (?:that )?you are (?:a )?human|robot check"
-    r"|making sure you.{1,8}re not a bot|checking (?:that )?you are not a bot|human verification|client challenge"
-    r"|vercel security checkpoint|please wait\W|ddos-guard|nur einen moment|un instant)",
+    r"(?:just a moment|attention required|checking your browser(?: before .*)?|one more step"
+    r"|(?:vercel )?security check(?:point)?|access (?:to this page has been )?denied|pardon our interruption"
+    r"|are you (?:a )?(?:robot|human)|verify(?:ing)? (?:that )?you are (?:a )?human|(?:human|browser) verification"
+    r"|robot check|making sure you.{1,8}re not a bot|checking (?:that )?you are not a bot|client challenge|please wait"
+    r"|ddos-guard|nur einen moment|un (?:instant|momento)|een moment geduld|百度安全验证|しばらくお待ちください)\W*",
     re.IGNORECASE,
 )
-# Services that put a challenge in front of pages, by a header, and by what their challenge pages load.
+# What a challenge says of itself, in the title or the text.
+_ABOUT_VISITORS = re.compile(
+    r"javascript|browser|captcha|\b(?:ro)?bots?\b|human|verif|vérif|überprüf|permission|blocked|cloudflare|ddos|ray id"
+    r"|reference #|incident|automated|unusual|challenge|check(?:ing|point)|page has been denied|press & hold|安全",
+    re.IGNORECASE,
+)
+# Services that put a challenge in front of pages, by a header, and by what their challenge pages contain. Their scripts
+# for statistics are on ordinary pages too, also on those of missing pages.
 _CHALLENGE_HEADERS = {
     "cf-mitigated": "Cloudflare",
     "x-amzn-waf-action": "AWS WAF",
     "x-vercel-mitigated": "Vercel",
 }
 _CHALLENGE_ACTIONS = ("challenge", "captcha")
+_CHALLENGE_STATUSES = frozenset({401, 403, 405, 406, 429, 503})
 _CHALLENGE_MARKS = (
-    (b"/cdn-cgi/challenge-platform/", "Cloudflare"),
+    (b"_cf_chl_opt", "Cloudflare"),
+    (b"/orchestrate", "Cloudflare"),
+    (b"/chl_page", "Cloudflare"),
     (b"captcha-delivery.com", "DataDome"),
-    (b"_Incapsula_Resource", "Imperva"),
+    (b"WUDNSAI=", "Imperva"),
+    (b"Incapsula incident", "Imperva"),
     (b"px-captcha", "HUMAN"),
     (b"/.within.website/x/cmd/anubis/", "Anubis"),
+    (b"/errors/validateCaptcha", "Amazon"),
 )
 _MAX_CHALLENGE_BYTES = 100_000
 _LOGIN = re.compile(
-    r"\b(?:log ?in|sign ?in|login|anmelden|einloggen|se connecter|connexion|iniciar sesi[oó]n|accedi|inloggen|войти)\b",
+    r"(?!how|why|what|where|when|can|unable)(?:[\w']{1,20}+ ){0,2}(?:log ?[io]n|sign ?in|anmeld(?:en|ung)|einloggen"
+    r"|se connecter|connexion|iniciar sesi[oó]n|acceder|accedi|inloggen|entrar|войти|вход|zaloguj się"
+    r"|ログイン|登录|登入|로그인)"
+    r"(?: (?:to|at|with|or|and|page|form|required|bei|zu|à) ?[^.?!]{0,40}| page| form| required)?\W*",
     re.IGNORECASE,
 )
 _CONSENT = re.compile(
-    r"^(?:before you continue|cookie consent|your privacy choices|we value your privacy|privacy settings|consent\b"
-    r"|bevor sie fortfahren|avant de continuer)",
+    r"(?:before you continue(?: to .*)?|cookie (?:consent|wall)|your privacy choices|we value your privacy|consent"
+    r"|bevor sie .{0,30}(?:fortfahren|weitergehen)|avant (?:de continuer|d.accéder)(?: .*)?|antes de continuar(?: .*)?)"
+    r"\W*",
     re.IGNORECASE,
 )
+_ACCEPT = re.compile(
+    r"\b(?:(?:i )?(?:accept|agree)|reject all|(?:alle )?akzeptieren|zustimm\w*|accepter|aceptar|accetta\w*)\b",
+    re.IGNORECASE,
+)
+# With the text after it: a button's own is not part of a page's text.
+_FORM_FIELD = re.compile(rb"<(?:form|button|input)\b[^<>]*>(?:\s*<[^<>]*>){0,3}[^<>]*", re.IGNORECASE)
 _PASSWORD_FIELD = re.compile(rb"""<input[^<>]*\stype\s*=\s*["']?password""", re.IGNORECASE)
 
 
@@ -90,35 +118,61 @@ def challenge_header(fetched: FetchResult) -> str:
 
 
 def refused_by_challenge(fetched: FetchResult) -> Failure | None:
-    """The failure of a response with an error status that is a challenge; None for other errors.
-
-    A page that only embeds such a service has status 200, so what a page loads counts with an error status only.
-    """
+    """The failure of a response with an error status that is a challenge; None for other errors."""
     if fetched.status < 400:
         return None
-    start = fetched.body[:_MAX_CHALLENGE_BYTES]
-    service = challenge_header(fetched) or next((name for mark, name in _CHALLENGE_MARKS if mark in start), "")
+    service = challenge_header(fetched)
+    if not service and fetched.status in _CHALLENGE_STATUSES:
+        service = _marked_service(fetched)
     return Failure(CHALLENGE, f"{service}, status {fetched.status}") if service else None
+
+
+def _marked_service(fetched: FetchResult) -> str:
+    start = fetched.body[:_MAX_CHALLENGE_BYTES]
+    return next((name for mark, name in _CHALLENGE_MARKS if mark in start), "")
 
 
 def find_wall(page: Page, fetched: FetchResult) -> Failure | None:
     """Why a response is a challenge, a login form or a consent form instead of a page; None for a page.
 
-    Short pages only: an article about logins has more text.
+    A page about walls is not one: a wall is short and shows what it asks for.
     """
     if service := challenge_header(fetched):
         return Failure(CHALLENGE, service)
     if len(page.flow) > _MAX_WALL_CHARS:
         return None
-    titles = [text for text in (page.title, *(text for _, text in page.headings[:1])) if text]
-    kinds = ((CHALLENGE, _CHALLENGE.match), (CONSENT, _CONSENT.match), (LOGIN, _LOGIN.search))
-    found = [(kind, title) for title in titles for kind, matches in kinds if matches(title.strip())]
-    if not found or len(page.text.split()) > MAX_WALL_WORDS:
-        return None
-    kind, title = found[0]
-    if kind == LOGIN and not _PASSWORD_FIELD.search(fetched.body):
-        return None
-    return Failure(kind, title[:80])
+    titles = [text.strip() for text in (page.title, *(text for _, text in page.headings[:1])) if text]
+    for title in titles:
+        if (kind := _wall_kind(title)) and _is_wall(kind, page, fetched.body):
+            return Failure(kind, title[:80])
+    service = _marked_service(fetched) if len(page.flow) <= _MAX_MARKED_CHARS else ""
+    return Failure(CHALLENGE, service) if service and _is_wall(CHALLENGE, page, fetched.body) else None
+
+
+def _wall_kind(title: str) -> str:
+    """The kind of wall that is named so; empty for any other title."""
+    for part in (title, *_TITLE_SEPARATORS.split(title)):
+        for kind, names in _WALLS:
+            if names(part):
+                return kind
+    return ""
+
+
+_WALLS = ((CHALLENGE, _CHALLENGE.fullmatch), (CONSENT, _CONSENT.fullmatch), (LOGIN, _LOGIN.fullmatch))
+
+
+def _is_wall(kind: str, page: Page, body: bytes) -> bool:
+    """Whether a page that is named like a wall is one."""
+    text = page.text
+    if len(text.split()) > (MAX_CONSENT_WORDS if kind == CONSENT else MAX_WALL_WORDS):
+        return False
+    if kind == LOGIN:
+        return _PASSWORD_FIELD.search(body) is not None
+    if len(page.links) > _MAX_WALL_LINKS:
+        return False
+    if kind == CONSENT:
+        return any(_ACCEPT.search(field.decode("utf-8", "replace")) for field in _FORM_FIELD.findall(body))
+    return _ABOUT_VISITORS.search(f"{page.title} {text}") is not None
 
 
 # Class names and ids that ad networks use and ad blockers filter.

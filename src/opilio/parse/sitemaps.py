@@ -6,7 +6,7 @@ not be expanded. The number of entries is bounded; entries that cannot be read a
 
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import unescape
 from itertools import islice
 
@@ -15,6 +15,7 @@ from opilio.core.records import FetchResult, SitemapEntry
 from opilio.core.urls import canonicalize_url
 
 MAX_ENTRIES = 5_000
+MAX_CHARACTERS = 1_000_000  # of all their URLs
 # The largest sitemap that sitemaps.org allows.
 MAX_BYTES = 50_000_000
 _GZIP_START = b"\x1f\x8b"
@@ -26,6 +27,9 @@ _ENTRY_TAG = re.compile(
 )
 _LOCATION_TAG = re.compile(r"<(?:(?P<loc>(?:\w+:)?loc\b)|link)(?P<rest>[^<>]*)>", re.IGNORECASE)
 _HREF = re.compile(r"\bhref=[\"']([^\"']+)[\"']", re.IGNORECASE)
+_REL = re.compile(r"\brel=[\"']?([\w-]*)", re.IGNORECASE)
+# RSS: the address of an item without a link, unless it says that it is only a name.
+_GUID = re.compile(r"<guid\b(?![^<>]*=[\"']false)[^<>]*>\s*+(?:<!\[CDATA\[\s*+)?(https?://[^<>\s\]]+)", re.IGNORECASE)
 _LINK_END = re.compile(r"</link>", re.IGNORECASE)
 _DATE_TAG = re.compile(r"<(?:\w+:)?(?:lastmod|updated|pubDate|date|published)\b[^<>]*>", re.IGNORECASE)
 
@@ -42,7 +46,17 @@ def parse_sitemap(fetched: FetchResult) -> tuple[SitemapEntry, ...]:
     body = gunzip_bounded(fetched.body) if compressed else fetched.body
     if not (compressed or any(word in kind for word in _FEED_KINDS)) or not has_sitemap_root(body):
         return ()
-    return tuple(islice(sitemap_entries(body.decode("utf-8", "replace"), fetched.url), MAX_ENTRIES))
+    return tuple(_limited(sitemap_entries(body.decode("utf-8", "replace"), fetched.url)))
+
+
+def _limited(entries: Iterable[SitemapEntry]) -> Iterator[SitemapEntry]:
+    """The first entries, up to the limits of their number and of their URLs."""
+    size = 0
+    for entry in islice(entries, MAX_ENTRIES):
+        size += len(entry.url)
+        if size > MAX_CHARACTERS:
+            return
+        yield entry
 
 
 def gunzip_bounded(body: bytes) -> bytes:
@@ -92,20 +106,29 @@ def _is_end(tag: re.Match[str]) -> bool:
 
 
 def _find_location(content: str) -> str | None:
-    """The first URL of an entry: the text of `loc` or `link`, or the `href` of a `link`."""
+    """The URL of an entry: the text of `loc`, `link` or `guid`, or the `href` of a `link` to the page itself.
+
+    An Atom entry has more links, to its comments, files or its own XML, in any order (RFC 4287, 4.2.7.2).
+    """
     # Found once: looking for an end that is missing from every tag would take quadratic time.
     last_end = content.rfind("</")
     last_link_end = max((end.start() for end in _LINK_END.finditer(content)), default=-1)
+    own: str | None = None
     for tag in _LOCATION_TAG.finditer(content):
         start = tag.end()
         if tag["loc"]:
             if last_end >= start:
                 return content[start : content.index("</", start)]
         elif hrefs := _HREF.findall(tag["rest"]):
-            return str(hrefs[-1])
+            rel = _REL.search(tag["rest"])
+            if rel is None or rel[1].lower() in ("alternate", ""):
+                return str(hrefs[-1])
+            if own is None and rel[1].lower() == "self":
+                own = str(hrefs[-1])
         elif last_link_end >= start and (end := _LINK_END.search(content, start)):
             return content[start : end.start()]
-    return None
+    guid = _GUID.search(content)
+    return guid[1] if guid else own
 
 
 def _find_date(content: str) -> str:

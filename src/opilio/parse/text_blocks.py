@@ -168,7 +168,7 @@ def _flag_boilerplate(text_written: str, has_lists: bool) -> Flow:
     if _BOILERPLATE_START in text_written or _BOILERPLATE_END in text_written:
         blocks, surrounded = _split_boilerplate(blocks)
     flow = BLOCK_BREAK.join(blocks)
-    dense = link_dense_blocks(blocks, _LINK_TEXT.sub("", flow).split(BLOCK_BREAK))
+    dense = link_dense_blocks(flow, blocks)
     flags = [a or b for a, b in zip(surrounded, dense, strict=True)] if surrounded else dense
     return Flow(flow, flags, lists)
 
@@ -219,14 +219,20 @@ def _split_boilerplate(marked_blocks: list[str]) -> tuple[list[str], list[bool]]
     return blocks or [""], surrounded or [False]
 
 
-def link_dense_blocks(blocks: list[str], outside: list[str]) -> list[bool]:
+def link_dense_blocks(flow: str, blocks: Sequence[str]) -> list[bool]:
     """Flags blocks that are mostly links and adjacent to another such block: menus, but not a heading that is a link.
 
-    `outside` are the same blocks without the text of links.
+    `blocks` are those of the flow. Only links are looked at: most blocks have none.
     """
-    dense = [len(rest) < _LINK_DENSE_SHARE * len(block) for block, rest in zip(blocks, outside, strict=True)]
-    if not any(dense):
-        return dense
-    before = [False, *dense[:-1]]
-    after = [*dense[1:], False]
-    return [d and (b or a) for d, b, a in zip(dense, before, after, strict=True)]
+    before, *rest = flow.split(LINK_START)
+    at = before.count(BLOCK_BREAK)
+    linked: dict[int, int] = {}
+    for part in rest:
+        # The anchor with both marks.
+        linked[at] = linked.get(at, 0) + part.index(LINK_END) + 2
+        at += part.count(BLOCK_BREAK)
+    dense = {n for n, chars in linked.items() if (size := len(blocks[n])) - chars < _LINK_DENSE_SHARE * size}
+    flags = [False] * len(blocks)
+    for n in dense:
+        flags[n] = n - 1 in dense or n + 1 in dense
+    return flags

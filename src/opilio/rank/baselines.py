@@ -3,11 +3,15 @@
 import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated
 
 import numpy as np
+from msgspec import Meta
 
 from opilio.core.errors import ConfigError
+from opilio.core.protocols import Ranker
 from opilio.core.records import Lead, Reading, Verdict
+from opilio.core.settings import Amount, Count, Share, TunnelDepth
 from opilio.rank.link_scores import (
     LinkScores,
     LinkTextMeasure,
@@ -19,6 +23,7 @@ from opilio.rank.link_scores import (
     tunnel_drop_reason,
 )
 from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.setup import BuildContext
 
 TermsOfUrls = Callable[[Sequence[str]], Sequence[Sequence[int]]]
 LINK_SCORE_PARTS = ("url", "anchor", "parent", "around")
@@ -42,7 +47,7 @@ class LinkScoreRanker:
         weights: Mapping[str, float] | None = None,
     ) -> None:
         if unknown := set(weights or ()) - set(LINK_SCORE_PARTS):
-            raise ConfigError(f"rank.weights.{min(unknown)}: is unknown; known: {', '.join(LINK_SCORE_PARTS)}")
+            raise ConfigError(f"rank.weights.{min(unknown)}: unknown; known: {', '.join(LINK_SCORE_PARTS)}")
         self.topic = topic
         self.url_terms = url_terms
         self.form: LinkTextMeasure = form
@@ -163,3 +168,36 @@ def inherited_potential(lead: Lead) -> float:
         inherited: float = _POTENTIAL_STRUCT.unpack(lead.features)[0]
         return inherited
     return min(1.0, max(0.0, lead.score))
+
+
+# A link score is the sum of four parts within 0..1 (S0-25).
+LinkThreshold = Annotated[float, Meta(ge=0, le=4)]
+
+
+def breadth_ranker(_: BuildContext) -> Ranker:
+    return BreadthRanker()
+
+
+def parent_ranker(_: BuildContext, *, tunnel_depth: TunnelDepth = -1) -> Ranker:
+    return ParentRanker(tunnel_depth)
+
+
+def linkscore_ranker(
+    context: BuildContext,
+    *,
+    form: LinkTextMeasure = "page",
+    threshold: LinkThreshold = 0.0,
+    strict: bool = False,
+    tunnel_depth: TunnelDepth = 3,
+) -> Ranker:
+    return LinkScoreRanker(context.evolving_topic, context.url_terms.terms_batch, form, threshold, strict, tunnel_depth)
+
+
+def shark_ranker(
+    context: BuildContext, *, gamma: Share = 0.5, delta: Share = 0.5, beta: Share = 0.8, depth: Count = 3
+) -> Ranker:
+    return SharkRanker(context.evolving_topic, gamma, delta, beta, depth)
+
+
+def fish_ranker(_: BuildContext, *, width: Count = 10, bonus: Amount = 1.5, depth: Count = 3) -> Ranker:
+    return FishRanker(width, bonus, depth)

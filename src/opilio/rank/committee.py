@@ -12,16 +12,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from struct import Struct
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from opilio.core.caches import evict_oldest
-from opilio.core.protocols import OnlineLearner
+from opilio.core.errors import ConfigError
+from opilio.core.protocols import Learns, Ranker
 from opilio.core.records import Lead, Link, Reading, Verdict
-from opilio.core.settings import Settings
-from opilio.learn.scoring import CommitteeOptions
+from opilio.core.registry import COMMITTEE_MEMBERS, load_plugin
+from opilio.core.settings import Settings, Share, TunnelDepth
+from opilio.learn.logistic import FEATURE_NAMES, MEANING_FEATURES
+from opilio.learn.scoring import DEFAULT_EXPLORATION, CommitteeOptions
 from opilio.learn.word_model import (
     ANCHOR_TEXT,
     AROUND_TEXT,
@@ -39,10 +43,11 @@ from opilio.learn.word_model import (
 )
 from opilio.rank.baselines import TermsOfUrls
 from opilio.rank.link_scores import LinkScores, LinkTexts, drop_all, refused_links, tunnel_drop_reason
+from opilio.rank.topic_genre import TopicGenreRanker
 from opilio.text.term_arrays import distinct, term_array
 from opilio.text.tokens import UrlTerms
 from opilio.text.vocabulary import Vocabulary
-from opilio.text.word_vectors import DIMENSIONS, Vectors, WordVectors, to_bytes, unit_vectors
+from opilio.text.word_vectors import DIMENSIONS, Vectors, WordVectors, load_word_vectors, to_bytes, unit_vectors
 from opilio.topic.evolving import CompiledTable, EvolvingTopic
 from opilio.topic.page_terms import Idf
 from opilio.topic.setup import BuildContext
@@ -242,7 +247,7 @@ class CommitteeMember:
     """Opinions by the names they have in DENSE_FIELDS, and the learners behind them by the names of their states."""
 
     opinions: Mapping[str, LinkOpinion]
-    learners: Mapping[str, OnlineLearner] = field(default_factory=dict)
+    learners: Mapping[str, Learns] = field(default_factory=dict)
 
 
 def no_start_states(_: Settings) -> dict[str, bytes]:
@@ -276,14 +281,14 @@ class CommitteeRanker:
         self.options = options or CommitteeOptions()
         self.meanings: LinkMeanings | None = None
         self.opinions: dict[str, LinkOpinion] = {}
-        self._learners: dict[str, OnlineLearner] = {}
+        self._learners: dict[str, Learns] = {}
 
     def add_member(self, member: CommitteeMember) -> None:
         """Add the opinions of a member."""
         self.opinions |= member.opinions
         self._learners |= member.learners
 
-    def learners(self) -> Mapping[str, OnlineLearner]:
+    def learners(self) -> Mapping[str, Learns]:
         """The learners of its members; the committee itself learns in the writing process."""
         return self._learners
 
@@ -346,3 +351,54 @@ def _rows_as_bytes(rows: NDArray[np.void]) -> list[bytes]:
     """The bytes of each row."""
     data = rows.tobytes()
     return [data[i : i + LINK_FEATURES_DTYPE.itemsize] for i in range(0, len(data), LINK_FEATURES_DTYPE.itemsize)]
+
+
+def committee_ranker(
+    context: BuildContext,
+    *,
+    tunnel_depth: TunnelDepth = -1,
+    learn: bool = True,
+    shrinkage: Annotated[float, Meta(gt=0, le=1e9)] = 2.0,
+    credit: Share = 0.4,
+    explore: Share = DEFAULT_EXPLORATION,
+    siblings: bool = True,
+    words: bool = True,
+    statistics: bool = True,
+    rescore: bool = True,
+    without: tuple[str, ...] = (),
+    galaxy: bool = False,
+    hints: bool = False,
+    meaning: bool = True,
+    tswt: bool = False,
+    trained: str = "",
+    graph: str = "",
+    model: str = "",
+) -> Ranker:
+    del model, graph  # start files: read once, by the start states of this kind
+    options = CommitteeOptions(
+        learn=learn,
+        shrinkage=shrinkage,
+        credit=credit,
+        explore=explore,
+        siblings=siblings,
+        words=words,
+        statistics=statistics,
+        rescore=rescore,
+        without=without,
+    )
+    names = [name for name in FEATURE_NAMES if name not in MEANING_FEATURES]
+    if unknown := set(without) - set(names):
+        raise ConfigError(f"rank.without: unknown feature '{min(unknown)}'; known: {', '.join(names)}")
+    topic, url_terms = context.evolving_topic, context.url_terms.terms_batch
+    ranker = CommitteeRanker(topic, LinkWords(context.vocabulary, url_terms), tunnel_depth, options)
+    if meaning:
+        vectors = load_word_vectors(context.vocabulary)
+        ranker.meanings = LinkMeanings(vectors, topic, context.page_words.idf, context.url_terms)
+    if context.topic.genres:
+        by_genre = TopicGenreRanker(topic, url_terms, context.genres)
+        ranker.add_member(CommitteeMember({"genre": by_genre.genre_member_scores}))
+    for name, value in {"trained": trained, "galaxy": galaxy, "hints": hints, "tswt": tswt}.items():
+        if value:
+            kind: MemberKind = load_plugin(COMMITTEE_MEMBERS, name, f"rank.{name}")
+            ranker.add_member(kind.build(context))
+    return ranker

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opilio.core.errors import ConfigError
+from opilio.core.settings import Amount, Positive, Share
 
 NodeColumn = NDArray[np.float64]
 NodeIndices = NDArray[np.int64]
@@ -138,8 +139,6 @@ class Boost:
     """A boost from the link graph: computes values of all nodes every `every` pages and combines them with scores."""
 
     def __init__(self, every: int, values: Callable[[CrawledLinkGraph], NodeColumn], combine: CombineScores) -> None:
-        if every < 1:
-            raise ConfigError(f"boost.every: must be at least 1, not {every}")
         self.interval_pages = every
         self.node_values = values
         self.combine = combine
@@ -149,9 +148,9 @@ def no_boost() -> None:
     return None
 
 
-def pagerank_boost(*, share: float = 0.5, topical: bool = True, damping: float = 0.85, every: int = 25) -> Boost:
-    if not 0.0 <= share <= 1.0 or not 0.0 <= damping < 1.0:
-        raise ConfigError("boost.share and boost.damping: must be between 0 and 1")
+def pagerank_boost(*, share: Share = 0.5, topical: bool = True, damping: Share = 0.85, every: Positive = 25) -> Boost:
+    if damping == 1.0:
+        raise ConfigError("boost.damping: must be below 1")
 
     def combine(own: NodeColumn, value: NodeColumn) -> NodeColumn:
         return np.asarray((1.0 - share) * own + share * value)
@@ -159,7 +158,7 @@ def pagerank_boost(*, share: float = 0.5, topical: bool = True, damping: float =
     return Boost(every, lambda graph: graph.pagerank(damping, topical), combine)
 
 
-def hubs_boost(*, lift: float = 0.5, top: int = 20, same_host: bool = False, every: int = 25) -> Boost:
+def hubs_boost(*, lift: Amount = 0.5, top: Positive = 20, same_host: bool = False, every: Positive = 25) -> Boost:
     def values(graph: CrawledLinkGraph) -> NodeColumn:
         return graph.best_parent_strength(graph.hubs(same_host), top)
 

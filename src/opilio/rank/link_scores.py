@@ -17,8 +17,8 @@ from isal.igzip_lib import IsalError
 from numpy.typing import NDArray
 
 from opilio.core.records import Lead, Link, LinkColumns, Page, Reading, Verdict
-from opilio.text.term_arrays import count_distinct
-from opilio.topic.evolving import CompiledTable, Terms, term_array
+from opilio.text.term_arrays import Terms, count_distinct, term_array
+from opilio.topic.evolving import CompiledTable
 from opilio.topic.topic import OTHER_SENSE, is_other_sense
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -8,7 +8,9 @@ import numpy as np
 
 from opilio.core.caches import evict_oldest
 from opilio.core.errors import ConfigError
+from opilio.core.protocols import Ranker
 from opilio.core.records import Lead, Reading, Verdict
+from opilio.core.settings import Amount, Count, TunnelDepth
 from opilio.rank.baselines import TermsOfUrls
 from opilio.rank.link_scores import (
     LinkScores,
@@ -19,8 +21,10 @@ from opilio.rank.link_scores import (
     refused_links,
     tunnel_drop_reason,
 )
-from opilio.topic.evolving import CompiledTable, EvolvingTopic, term_array
+from opilio.text.term_arrays import term_array
+from opilio.topic.evolving import CompiledTable, EvolvingTopic
 from opilio.topic.genre import GenreDetector
+from opilio.topic.setup import BuildContext
 
 ParentAgg = Literal["sum", "mean", "max", "first"]
 # Names of the parts "genre NAME" and "genre NAME page" of a link's score.
@@ -127,7 +131,7 @@ class TopicGenreRanker:
     """LS_T = anchor + URL + cohesive text + Σ relevance of the known parents (S3-17…S3-21); LS_G likewise (S3-23).
 
     A worker knows only one parent, the current page: its relevance is the part "parent", its cosine with a genre's
-    words the part "genre NAME page". `engine.parent_scores` replaces both by those of all known parents, aggregated by
+    words the part "genre NAME page". `ParentLinkScorer` replaces both by those of all known parents, aggregated by
     `parent_agg` (X-11), when leads are made.
     """
 
@@ -208,3 +212,33 @@ def _cosine(reading: Reading, table: CompiledTable) -> float:
     terms, counts = np.unique(term_array(reading.terms), return_counts=True)
     length = float(np.sqrt(np.sum(counts.astype(np.float64) ** 2))) * table.norm
     return float(table.weigh(terms) @ counts) / length if length else 0.0
+
+
+_TSWT_DEFAULTS = TopicGenreOptions()
+
+
+def tswt_ranker(
+    context: BuildContext,
+    *,
+    topic: Amount = _TSWT_DEFAULTS.topic,
+    genre: Amount = _TSWT_DEFAULTS.genre,
+    parent_agg: ParentAgg = _TSWT_DEFAULTS.parent_agg,
+    parents: Count = _TSWT_DEFAULTS.parents,
+    form: LinkTextMeasure = _TSWT_DEFAULTS.form,
+    texts: tuple[LinkTextKind, ...] = _TSWT_DEFAULTS.texts,
+    scale: Literal["none", "rank"] = _TSWT_DEFAULTS.scale,
+    genre_text_only: bool = _TSWT_DEFAULTS.genre_text_only,
+    tunnel_depth: TunnelDepth = _TSWT_DEFAULTS.tunnel_depth,
+) -> Ranker:
+    options = TopicGenreOptions(
+        topic=topic,
+        genre=genre,
+        parent_agg=parent_agg,
+        parents=parents,
+        form=form,
+        texts=texts,
+        scale=scale,
+        genre_text_only=genre_text_only,
+        tunnel_depth=tunnel_depth,
+    )
+    return TopicGenreRanker(context.evolving_topic, context.url_terms.terms_batch, context.genres, options)

@@ -38,7 +38,7 @@ class SearchRequest(msgspec.Struct, frozen=True, kw_only=True):
         for band in self.filters.bands:
             check_filter_value("band", band)
         if self.page < 1 or not 1 <= self.size <= MAX_PAGE_SIZE:
-            raise QueryError(f"page must be 1 or more, and a page has 1 to {MAX_PAGE_SIZE} hits")
+            raise QueryError(f"the page must be 1 or more, the limit 1 to {MAX_PAGE_SIZE}")
         if self.page * self.size > MAX_PAGED_HITS:
             raise QueryError(f"only the first {MAX_PAGED_HITS} hits are available; narrow the search with filters")
 
@@ -51,16 +51,8 @@ class OpenIndex(msgspec.Struct, frozen=True, kw_only=True):
     schema: tantivy.Schema
     languages: tuple[str, ...]  # of its documents, most frequent first
     has_past_versions: bool  # it contains past versions of pages
-    keys: KeyArray  # sorted
-    authority: Float32Array  # of those keys, 0..1
     load_meanings: Callable[[], PageMeanings]  # the vectors of its pages, read when they are first needed
     tags: Mapping[str, frozenset[int]] = {}  # of the user: the keys of the pages that have each
-
-    def authority_of(self, keys: KeyArray) -> Float32Array:
-        if not len(self.keys):
-            return np.zeros(len(keys), dtype=np.float32)
-        at = np.searchsorted(self.keys, keys).clip(max=len(self.keys) - 1)
-        return np.where(self.keys[at] == keys, self.authority[at], np.float32(0.0)).astype(np.float32)
 
 
 class SearchCandidate(msgspec.Struct):
@@ -71,7 +63,6 @@ class SearchCandidate(msgspec.Struct):
     key: int
     text_score: float
     relevance: float
-    authority: float
     score: float
     collections: list[str]  # names of the collections that contain the page
     meaning: float = 0.0  # similarity to the query's meaning
@@ -168,7 +159,6 @@ def build_hit(
         band=stored["band"][0],
         relevance=found.relevance,
         relevant=stored["relevant"][0] == "yes",
-        authority=found.authority,
         date=float(stored["date"][0]),
         fetched_at=float(stored["since"][0]),
         score=found.score,
@@ -179,15 +169,14 @@ def build_hit(
 
 
 class RankingWeights(msgspec.Struct, frozen=True, kw_only=True):
-    """The order of hits: log of the text score, plus these weights times relevance and authority (both 0..1).
+    """The order of hits: log of the text score, plus these weights times other values from 0 to 1.
 
     A query for one particular page should find it, so relevance counts only as far as many pages match the words nearly
     as well as the best one. (The second best, in fact: if the query is the title of a page, that page stands out, but
-    the others are as undecided as before.) Authority is a tie-breaker: a higher weight gained nothing (docs/search.md).
+    the others are as undecided as before.)
     """
 
     relevance: float = 0.8
-    authority: float = 0.05
     candidates: int = 200  # best text matches that are reordered
     near_best_ratio: float = 0.7  # of the second best text score: a match nearly as good
     half_weight_matches: float = 30.0  # such matches at which relevance has half of its weight
@@ -201,7 +190,7 @@ class RankingWeights(msgspec.Struct, frozen=True, kw_only=True):
     plain_floor: float = 0.1  # the least such score, as a share of the best one
     plain_pages: int = 10  # first pages by such scores of any of the words, which are candidates too
     # That many of these pages keep a place among that many hits.
-    guarded: int = 3
+    guarded: int = 4
     guarded_places: int = 10
     meaning_pages: int = 50  # most similar pages that are added to the text matches
     min_similarity: float = 0.45  # of an added page
@@ -209,13 +198,13 @@ class RankingWeights(msgspec.Struct, frozen=True, kw_only=True):
     # The text score of an added page, and the least of any page, as a share of the best one
     floor: float = 0.3
 
-    def combine(self, text: ScoreArray, relevance: Float32Array, authority: Float32Array) -> ScoreArray:
+    def combine(self, text: ScoreArray, relevance: Float32Array) -> ScoreArray:
         """The combined scores of all candidates of a search by words alone."""
         best = np.sort(text)[-2:].min(initial=np.inf)
         near = int((text >= self.near_best_ratio * best).sum())
         share = near**2 / (near**2 + self.half_weight_matches**2)
         scores: ScoreArray = np.log(np.maximum(text, MIN_TEXT_SCORE)).astype(np.float64)
-        scores += share * (self.relevance * relevance + self.authority * authority)
+        scores += share * self.relevance * relevance
         return scores
 
     def meaning_weight(self, words: int, *, foreign: bool) -> float:
@@ -224,11 +213,11 @@ class RankingWeights(msgspec.Struct, frozen=True, kw_only=True):
 
     def combine_candidates(self, found: Sequence[SearchCandidate], meaning_weight: float) -> None:
         """Set the score of all candidates of a search."""
-        parts = np.array([(c.text_score, c.relevance, c.authority, c.meaning, self._words(c)) for c in found])
-        text, relevance, authority, meaning, words = parts.reshape(-1, 5).T
+        parts = np.array([(c.text_score, c.relevance, c.meaning, self._words(c)) for c in found])
+        text, relevance, meaning, words = parts.reshape(-1, 4).T
         if meaning_weight:
             text = np.maximum(text, self.floor * text.max(initial=1.0))
-        scores = self.combine(text, relevance, authority) + meaning_weight * meaning + words
+        scores = self.combine(text, relevance) + meaning_weight * meaning + words
         for one, score in zip(found, scores.tolist(), strict=True):
             one.score = score
 

@@ -25,7 +25,8 @@ from opilio.store.maintain.integrity import DROPPED_VERSIONS_KEY
 from opilio.store.pages import has_page
 from opilio.store.versions import links_of
 from opilio.store.warc import read_record
-from opilio.text.polarity import polarity_of
+from opilio.text.languages import identify_language, is_known_language
+from opilio.text.reading import polarity_of
 
 _EARLIEST = 631_152_000.0  # 1990: earlier dates are wrong
 LINK_CACHE_PAGES = 512  # pages whose links are cached
@@ -38,6 +39,7 @@ class _LinkAnchors(msgspec.Struct, frozen=True):
     keys: bytes
 
 
+MIN_DETECTED_CHARACTERS = 250  # the language of a shorter text is a guess
 _decode_links = msgspec.msgpack.Decoder(_LinkAnchors).decode
 
 
@@ -160,21 +162,16 @@ class DocumentReader:
             " JOIN frontier_host AS h ON h.name = p.host JOIN frontier_url AS u ON u.host_id = h.id AND u.key = p.key"
         )
 
-    def hosts(self) -> dict[int, str]:
-        """The host of every page."""
-        return dict(self._collection.connection.execute("SELECT key, host FROM page"))
-
     def _indexable(self, rows: Iterable[FeedPage]) -> Iterator[UnparsedDocument]:
         return (self._stored(row) for row in rows if row.is_indexable)
 
     def _stored(self, row: FeedPage, until: int = FOREVER) -> UnparsedDocument:
         parents = self.parents_of(row.host, row.key)
-        targets = np.array(sorted(self._links(row.key)), dtype=np.int64)
         document = IndexDocument(
             key=row.key, seq=row.seq, url=row.url, host=row.host, title=row.title, description=row.description,
             language=row.language, genre=row.genre, score=row.score, relevant=row.relevant,
             fetched_at=row.fetched_at, until=until, anchors=self._anchors(row.key, parents),
-            parent_count=len(parents), target_keys=targets.tobytes(),
+            parent_count=len(parents),
         )  # fmt: skip
         position = (row.warc, row.offset, row.length)
         return UnparsedDocument(document=document, last_modified=row.last_modified, warc_position=position)
@@ -198,13 +195,27 @@ def complete_document(folder: Path, stored: UnparsedDocument, parser: HtmlParser
     """The complete document. Needs no database."""
     page, known = _page(folder, stored.warc_position, parser), stored.document
     body = page.main_text
+    language = known.language or detect_language(body)
     return msgspec.structs.replace(
         known,
+        language=language,
         date=page_date(page.published, stored.last_modified, known.fetched_at),
         headings="\n".join(text for _, text in page.headings),
         body=body,
-        polarity=polarity_of(body, known.language),
+        polarity=polarity_of(body, language),
     )
+
+
+def detect_language(text: str) -> str:
+    """The language of a page that states none; empty if its text is short, or in a language that is not known.
+
+    >>> detect_language("The wren is a small brown bird. " * 12), detect_language("The wren is a small brown bird.")
+    ('en', '')
+    """
+    if len(text) < MIN_DETECTED_CHARACTERS:
+        return ""
+    found = identify_language(text)
+    return found if is_known_language(found) else ""
 
 
 def _page(folder: Path, place: tuple[int, int, int], parser: HtmlParser) -> Page:

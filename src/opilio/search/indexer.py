@@ -1,8 +1,8 @@
 """Updates the index of a collection: reads what changed, parses it again and indexes it.
 
 Runs in processes that search or serve, never in the one that crawls. Incremental by the number of the last indexed
-response, idempotent, and safe if killed at any time. Data that depends on the whole collection (authority, subtopics,
-anchors of links found later) is recomputed when the collection has grown considerably, and when no crawl is running.
+response, idempotent, and safe if killed at any time. Data that depends on the whole collection (subtopics, anchors of
+links found later) is recomputed when the collection has grown considerably, and when no crawl is running.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 import tantivy
 
 from opilio.parse.html import HtmlParser
@@ -21,7 +20,6 @@ from opilio.search.clusters import (
     SubtopicClassifier,
     TermDistinctiveness,
     cluster_pages,
-    compute_authority,
     count_stems,
     pack_stems,
     unpack_stems,
@@ -91,22 +89,10 @@ class DocumentIndexer:
             seq=page.seq,
             parent_count=page.parent_count,
             relevant=page.relevant,
-            target_keys=page.target_keys,
             words=pack_stems(words) if words else b"",
             subtopic=subtopic,
             vectors=page_vectors(page),
         )
-
-    def update_authority(self, hosts: dict[int, str]) -> None:
-        """Recompute the authority of all pages."""
-        rows = self._manifest.connection.execute("SELECT key, targets FROM entry ORDER BY key").fetchall()
-        keys = np.array([key for key, _ in rows], dtype=np.int64)
-        numbers: dict[str, int] = {}
-        of_host = np.array([numbers.setdefault(hosts.get(int(k), ""), len(numbers)) for k in keys], dtype=np.int64)
-        shares = compute_authority(keys, of_host, [blob for _, blob in rows])
-        with self._manifest.transaction():
-            self._manifest.write_authority(keys, shares)
-            self._manifest.set_marks(weighed=len(keys))
 
     def update_subtopics(self, searcher: tantivy.Searcher) -> None:
         """Recompute the subtopics. Documents are reindexed later: see `keys_with_stale_subtopic`."""
@@ -136,7 +122,7 @@ def stored_subtopics(manifest: IndexManifest) -> SubtopicClassifier:
     )
 
 
-# Growth of the collection after which authority and subtopics are recomputed.
+# Growth of the relevant pages after which subtopics are recomputed.
 RECOMPUTE_GROWTH_FACTOR = 1.25
 
 
@@ -322,11 +308,7 @@ class _IndexUpdate:
 
     def _update_derived(self, indexer: DocumentIndexer, *, quiet: bool) -> None:
         """Recompute data that depends on all pages, if it is due."""
-        pages, relevant = self._manifest.count(), self._manifest.count(relevant_only=True)
-        if quiet or pages >= RECOMPUTE_GROWTH_FACTOR * self._manifest.mark("weighed"):
-            with open_readonly(self._folder) as collection:
-                hosts = DocumentReader(collection).hosts()
-            indexer.update_authority(hosts)
+        relevant = self._manifest.count(relevant_only=True)
         if quiet or relevant >= RECOMPUTE_GROWTH_FACTOR * self._manifest.mark("divided"):
             if relevant != self._manifest.mark("divided"):
                 indexer.update_subtopics(FullTextIndex(self._index.folder).searcher())

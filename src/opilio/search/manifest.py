@@ -16,7 +16,6 @@ import msgspec
 import numpy as np
 
 from opilio.core.files import write_atomically
-from opilio.search.candidates import Float32Array, KeyArray
 from opilio.search.index import translate_index_errors
 from opilio.search.meaning import MEANING_ROW, PageMeanings
 from opilio.store.connection import sqlite_uri
@@ -29,15 +28,14 @@ MIN_NEW_VECTORS, NEW_VECTORS_SHARE = 200, 0.05
 MANIFEST_TABLES = """
 CREATE TABLE IF NOT EXISTS mark (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 -- One row per current document: the response that stored its page, the number of known pages with links to it,
--- the pages it links to (int64), the stems of a relevant page for clustering, and its subtopic in the index.
+-- the stems of a relevant page for clustering, and its subtopic in the index.
 CREATE TABLE IF NOT EXISTS entry (key INTEGER PRIMARY KEY, seq INTEGER NOT NULL, parents INTEGER NOT NULL,
-  relevant INTEGER NOT NULL, targets BLOB NOT NULL, words BLOB NOT NULL, subtopic TEXT NOT NULL);
+  relevant INTEGER NOT NULL, words BLOB NOT NULL, subtopic TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS subtopic (name TEXT PRIMARY KEY, place INTEGER NOT NULL, words TEXT NOT NULL,
   centre BLOB NOT NULL) WITHOUT ROWID;
 -- The vectors of a page (search.meaning). A page indexed again gets a new number: readers load new rows only.
 CREATE TABLE IF NOT EXISTS meaning (id INTEGER PRIMARY KEY AUTOINCREMENT, key INTEGER NOT NULL UNIQUE,
   vectors BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS authority (id INTEGER PRIMARY KEY CHECK (id = 1), keys BLOB NOT NULL, shares BLOB NOT NULL);
 """
 _INIT_SCRIPT = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;" + MANIFEST_TABLES
 
@@ -49,7 +47,6 @@ class ManifestEntry(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
     parent_count: int
     relevant: bool
-    target_keys: bytes
     words: bytes
     subtopic: str
     vectors: bytes  # of the meaning; last, because it has its own table
@@ -92,7 +89,7 @@ class IndexManifest:
     def write_entries(self, entries: Iterable[ManifestEntry]) -> None:
         for entry in entries:
             *facts, vectors = msgspec.structs.astuple(entry)
-            self.connection.execute("INSERT OR REPLACE INTO entry VALUES (?, ?, ?, ?, ?, ?, ?)", facts)
+            self.connection.execute("INSERT OR REPLACE INTO entry VALUES (?, ?, ?, ?, ?, ?)", facts)
             self.connection.execute("INSERT OR REPLACE INTO meaning (key, vectors) VALUES (?, ?)", (entry.key, vectors))
 
     def delete_entries(self, keys: Iterable[int]) -> None:
@@ -107,16 +104,6 @@ class IndexManifest:
     def indexed_versions(self) -> dict[int, int]:
         """The answer number of the indexed version by page."""
         return dict(self.connection.execute("SELECT key, seq FROM entry"))
-
-    def authority(self) -> tuple[KeyArray, Float32Array]:
-        """Sorted keys, and the authority of each."""
-        row = self.connection.execute("SELECT keys, shares FROM authority").fetchone() or (b"", b"")
-        return np.frombuffer(row[0], dtype=np.int64), np.frombuffer(row[1], dtype=np.float32)
-
-    def write_authority(self, keys: KeyArray, shares: Float32Array) -> None:
-        self.connection.execute(
-            "INSERT OR REPLACE INTO authority VALUES (1, ?, ?)", (keys.tobytes(), shares.astype(np.float32).tobytes())
-        )
 
     def subtopics(self) -> list[tuple[str, str, bytes]]:
         """(name, words, centroid) in order of size."""

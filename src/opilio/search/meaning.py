@@ -31,6 +31,7 @@ VECTOR_BYTES = 2 * DIMENSIONS
 MIN_STEM = 5  # letters of a word that must remain when endings are removed
 MAX_ENDING = 3
 MIN_COMPOUND_PART = 4
+COMMON_WORDS = 25_000  # of the table, which also has some frequent misspellings further down
 FREQUENT_PLACES = 500  # of the table of words, which are in every text
 KeyArray = np.ndarray[Any, np.dtype[np.int64]]
 Matrix = np.ndarray[Any, np.dtype[np.float32]]
@@ -65,6 +66,12 @@ def word_rarity(word: str) -> float:
     terms = np.array([term_id(part) for part in _known_parts(words, word)], dtype=np.uint32)
     place = int(words.rows(terms).max()) if len(terms) else 0
     return math.log1p(place / FREQUENT_PLACES) ** 2
+
+
+def is_common_word(word: str) -> bool:
+    """Whether this is a frequent word of some language: pages may lack it, but it is no misspelling."""
+    row = int(load_surface_vectors().rows(np.array([term_id(word)], dtype=np.uint32))[0])
+    return 0 <= row < COMMON_WORDS
 
 
 def _known_parts(words: WordVectors, text: str) -> Sequence[str]:

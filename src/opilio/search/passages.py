@@ -1,19 +1,22 @@
 """Passages: the parts of pages that answer a query best, with highlights and a citation.
 
 The best pages are split into passages of a few sentences. A passage is scored by the words of the query that it
-contains, weighted by rarity, where words of the title count half; by the similarity of its meaning; and by the score
-of its page.
+contains, weighted by rarity, where words of the title count half; by the similarity of its meaning; by the score of its
+page; and by its share of stop words, because lists of names and headings answer nothing.
 """
 
 import math
 import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 
+from opilio.core.display import Displayable, html_table
 from opilio.search.candidates import SearchCandidate
 from opilio.search.ranking import Search
+from opilio.search.results import rich_passages
 from opilio.search.schema import STORED_TEXT_FIELD
 from opilio.search.snippet import Highlighter, TermMatch
 from opilio.text.languages import stop_words
@@ -23,12 +26,12 @@ MIN_PASSAGE, MAX_PASSAGE = 250, 900  # characters
 PAGES_PER_PASSAGE = 2  # pages that are read for each wanted passage
 MIN_PAGES = 10
 MAX_PER_PAGE = 3
-MAX_SCANNED = 60_000  # characters of a page
 TITLE_SHARE, PAGE_WEIGHT, MEANING_WEIGHT = 0.5, 0.7, 0.5
+PROSE_WEIGHT, PROSE_SHARE = 0.5, 0.15  # share of stop words from which a passage counts as sentences
 _SENTENCE_END = re.compile(r"[.!?。！？][\"'”’)\]]*\s+")
 
 
-class Passage(msgspec.Struct, frozen=True, kw_only=True):
+class Passage(Displayable, msgspec.Struct, frozen=True, kw_only=True):
     """A passage of a page."""
 
     text: str
@@ -46,7 +49,7 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
     score: float = 0.0
 
 
-class PassageResults(msgspec.Struct, frozen=True, kw_only=True):
+class PassageResults(Displayable, msgspec.Struct, frozen=True, kw_only=True):
     """The best passages, and remarks on the query as for a search."""
 
     query: str
@@ -60,6 +63,12 @@ class PassageResults(msgspec.Struct, frozen=True, kw_only=True):
 
     def __len__(self) -> int:
         return len(self.passages)
+
+    def __rich__(self) -> Any:  # noqa: ANN401 - rich is imported where it is used
+        return rich_passages(self.passages)
+
+    def _repr_html_(self) -> str:
+        return html_table(("text", "citation"), [(passage.text, passage.citation) for passage in self.passages])
 
 
 def find_passages(search: Search, query: str, limit: int) -> PassageResults:
@@ -89,7 +98,7 @@ class _PassageScorer:
         language = str(stored["language"][0])
         highlighter = self._highlighters.setdefault(language, Highlighter(self._terms, language))
         title, url = bytes(stored["name"][0]).decode(), bytes(stored["url"][0]).decode()
-        text = bytes(stored[STORED_TEXT_FIELD][0]).decode()[:MAX_SCANNED]
+        text = bytes(stored[STORED_TEXT_FIELD][0]).decode()
         in_title = {number for _, _, number in highlighter.matches(title)}
         matches = highlighter.matches(text)
         made = []
@@ -97,10 +106,15 @@ class _PassageScorer:
             inside = [match for match in matches if start <= match[0] and match[1] <= end]
             score = self._coverage(inside, in_title) + PAGE_WEIGHT * page_share
             made.append((score, start, end, inside))
-        # Meaning is computed for the best ones only: a long page has hundreds of passages.
-        best = sorted(made, key=lambda one: -one[0])[: 2 * MAX_PER_PAGE]
+        # Meaning and stop words are computed for the best ones only: a long page has hundreds of passages.
+        best = sorted(made, key=lambda one: -one[0])[: 3 * MAX_PER_PAGE]
         scored = [
-            (score + self._similarity(text[start:end], language), start, end, inside)
+            (
+                score + self._similarity(text[start:end], language) + _prose(text[start:end], language),
+                start,
+                end,
+                inside,
+            )
             for score, start, end, inside in best
         ]
         date, fetched_at = float(stored["date"][0]), float(stored["since"][0])
@@ -126,6 +140,13 @@ class _PassageScorer:
             return 0.0
         vector: Vectors = text_vector(load_surface_vectors(), text, stop_words(language))
         return MEANING_WEIGHT * float(vector @ self._direction)
+
+
+def _prose(text: str, language: str) -> float:
+    """How much a passage consists of sentences."""
+    words, ignored = re.findall(r"\w+", text.lower()), stop_words(language)
+    share = sum(word in ignored for word in words) / max(len(words), 1)
+    return PROSE_WEIGHT * min(share / PROSE_SHARE, 1.0)
 
 
 def split_passages(text: str) -> Iterator[tuple[int, int]]:

@@ -1,7 +1,7 @@
 """One search over several indexes (S2-F1): queried, ranked and merged, with facets and a spelling suggestion.
 
 Ranking has two steps: the engine finds the best text matches, and for a question the pages nearest in meaning; these
-are ordered by text score, meaning, the judge's score and the authority in the link graph together (`RankingWeights`).
+are ordered by text score, meaning and the judge's score together (`RankingWeights`).
 """
 
 import math
@@ -245,12 +245,13 @@ class Search:
         """The first pages of each index by plain BM25: one word is enough, each as it is written, without stop words.
 
         So a page that lacks the word that seems to decide a question ("why was gitcli taught") is a candidate too. None
-        if the query is in another language, or no page contains one of its words as it is written.
+        if the query is in another language, or one of its words is misspelled.
         """
         words = self._content_words()
-        text = " ".join(words)
-        if self._foreign or not all(self._builders[0].exact_share(word) for word in words):
+        misspelled = any(word in self._forms.alternatives and not self._builders[0].exact_share(word) for word in words)
+        if self._foreign or misspelled:
             return [[] for _ in self._indexes]
+        text = " ".join(words)
         found: list[PlainHits] = []
         for (_, searcher), builder in zip(self._indexes, self._builders, strict=True):
             any_of = tantivy.Query.boolean_query([(tantivy.Occur.Should, word) for word in builder.as_written(text)])
@@ -375,9 +376,9 @@ class Search:
         relevance = np.array(searcher.fast_field_values("relevance", addresses), dtype=np.float32)
         values = np.array([value for value, _ in result.hits], dtype=np.float64)
         text = np.ones(len(values)) if order else values
-        values_of = [column.tolist() for column in (keys, text, relevance, index.authority_of(keys), values)]
+        values_of = [column.tolist() for column in (keys, text, relevance, values)]
         columns = zip(addresses, *values_of, strict=True)
-        return count, [SearchCandidate(searcher, a, k, t, r, w, s, [index.name]) for a, k, t, r, w, s in columns]
+        return count, [SearchCandidate(searcher, a, k, t, r, s, [index.name]) for a, k, t, r, s in columns]
 
     def _hits(self, chosen: Iterable[SearchCandidate]) -> Iterable[SearchHit]:
         makers: dict[str, Highlighter] = {}

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import tantivy
 
+from opilio.core.display import Displayable
+
 if TYPE_CHECKING:
     from rich.console import Group
     from rich.text import Text
@@ -35,6 +37,13 @@ def rich_hit(number: int, hit: "SearchHit") -> "Text":
     text.append(f"\n     {hit.url}\n", "cyan")
     text.append("     ").append_text(_rich_segments(hit.snippet, ""))
     return text.append(f"\n     {' · '.join(_facts(hit))}\n", "dim")
+
+
+def rich_passages(passages: "Sequence[Passage]") -> "Group":
+    """All passages of an answer."""
+    from rich.console import Group
+
+    return Group(*(rich_passage(number, passage) for number, passage in enumerate(passages, start=1)))
 
 
 def rich_passage(number: int, passage: "Passage") -> "Text":
@@ -100,7 +109,6 @@ class IndexDocument(msgspec.Struct, frozen=True, kw_only=True):
     body: str = ""  # the main text, one block per line
     anchors: tuple[str, ...] = ()  # anchors of links to it
     parent_count: int = 0  # number of pages with these links
-    target_keys: bytes = b""  # keys of the pages it links to, int64
     language: str = ""
     genre: str = ""
     polarity: str = ""  # positive, neutral, negative; empty if unknown (S3-F1)
@@ -150,7 +158,7 @@ class MarkedText(tuple[TextSegment, ...]):
         return "".join(segment.text for segment in self)
 
 
-class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
+class SearchHit(Displayable, msgspec.Struct, frozen=True, kw_only=True):
     """One page that was found. `str()` of title and snippet gives their plain text."""
 
     url: str
@@ -166,7 +174,6 @@ class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
     band: str = ""
     relevance: float = 0.0  # the judge's score
     relevant: bool = False
-    authority: float = 0.0  # 0..1, of the link graph
     date: float = 0.0
     fetched_at: float = 0.0
     score: float = 0.0  # the score that determines the order
@@ -188,7 +195,7 @@ class Facet(msgspec.Struct, frozen=True):
     values: tuple[FacetValue, ...]
 
 
-class SearchResults(msgspec.Struct, frozen=True, kw_only=True):
+class SearchResults(Displayable, msgspec.Struct, frozen=True, kw_only=True):
     """One page of hits."""
 
     query: str
@@ -263,10 +270,10 @@ FACET_FIELDS = (
     ("hosts", "host", 12),
     ("languages", "language", 10),
     ("genres", "genre", 10),
-    ("polarities", "polarity", 3),
     ("bands", "band", 5),
     ("subtopics", "subtopic", 20),
     ("years", "year", 12),
+    ("polarities", "polarity", 3),
 )
 _AGGREGATIONS = {name: {"terms": {"field": field, "size": size}} for name, field, size in FACET_FIELDS}
 _LANGUAGES = {"languages": {"terms": {"field": "language", "size": 8}}}

@@ -86,7 +86,7 @@ def index_terms(text: str, language: str = "") -> list[str]:
     return found
 
 
-INDEX_VERSION = 8  # an index of another version is rebuilt
+INDEX_VERSION = 10  # an index of another version is rebuilt
 MAX_TITLE_LENGTH, MAX_HEADINGS_LENGTH, MAX_BODY_LENGTH, MAX_ANCHORS_LENGTH, MAX_URL_LENGTH = (
     500,
     10_000,

@@ -113,7 +113,7 @@ def _like(index: OpenIndex, counts: Counter[str], page: tuple[int, str], limit: 
     relevance = searcher.fast_field_values("relevance", addresses)
     rows = zip(hits, keys, relevance, strict=True)
     return [
-        SearchCandidate(searcher, address, int(k or 0), score, float(r or 0.0), 0.0, score, [index.name])
+        SearchCandidate(searcher, address, int(k or 0), score, float(r or 0.0), score, [index.name])
         for (score, address), k, r in rows
     ]
 
@@ -280,15 +280,12 @@ def _open_index(folder: Path, name: str) -> OpenIndex:
     with translate_index_errors(place), closing(IndexManifest(place)) as manifest:
         index = FullTextIndex(place)
         searcher = index.searcher()
-        keys, authority = manifest.authority()
         return OpenIndex(
             name=name,
             searcher=searcher,
             schema=index.schema,
             languages=document_languages(searcher),
             has_past_versions=bool(manifest.mark("versions")),
-            keys=keys,
-            authority=authority,
             load_meanings=PageMeanings.empty,
         )
 

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Sequence
 from opilio.core.errors import QueryError
 from opilio.search.query import FILTER_FIELDS, QueryTerm, parse_query, positive_terms
 from opilio.search.results import TextSegment
-from opilio.search.schema import index_terms
+from opilio.search.schema import MAX_BODY_LENGTH, MAX_TITLE_LENGTH, index_terms
 from opilio.text.languages import is_stop_word
 from opilio.text.tokens import UNSPACED_SCRIPTS
 
 # Characters of a snippet, and of the text before the first match.
 SNIPPET_LENGTH, CONTEXT_BEFORE = 240, 60
-MAX_SCANNED_CHARACTERS, MAX_MATCHES = 60_000, 400
+# Of a text that is longer than those in the index, such as a stored copy.
+MAX_SCANNED_CHARACTERS, MAX_MATCHES = MAX_TITLE_LENGTH + MAX_BODY_LENGTH + 1, 2_000
 # Combining marks inside words, at which `re` ends a word: combining accents, points of Hebrew and Arabic, vowel signs
 # of Indic scripts (without their full stop).
 _SIGNS = (
@@ -43,7 +44,7 @@ class Highlighter:
         self._pattern = self._build_pattern()
 
     def _build_pattern(self) -> re.Pattern[str]:
-        """A regular expression for candidate words, because checking every word would take limit of a search.
+        """A regular expression for candidate words, because checking every word would take most of a search.
 
         A stem begins with the first letter of its word; a non-ASCII letter may become any letter when folded.
         """
@@ -130,7 +131,7 @@ def highlight(
 
 
 def build_snippet(text: str, highlighter: Highlighter, length: int = SNIPPET_LENGTH) -> tuple[TextSegment, ...]:
-    """The passage with limit of the query's words; the beginning of the text if there are none."""
+    """The passage with most of the query's words; the beginning of the text if there are none."""
     matches = highlighter.matches(text)
     start = _best_start(matches, length)
     start, end = _snap_to_words(text, start, length)
@@ -141,7 +142,7 @@ def build_snippet(text: str, highlighter: Highlighter, length: int = SNIPPET_LEN
 
 
 def _best_start(matches: Sequence[TermMatch], length: int) -> int:
-    """The start of the window with limit distinct words, then limit words, then the first one."""
+    """The start of the window with most distinct words, then most words, then the first one."""
     best, best_start = (0, 0), 0
     for i, (start, _, _) in enumerate(matches):
         inside = [number for first, last, number in matches[i : i + 30] if last <= start + length - CONTEXT_BEFORE]

@@ -11,6 +11,7 @@ from itertools import pairwise
 import msgspec
 import tantivy
 
+from opilio.search.meaning import is_common_word
 from opilio.search.query import QueryGroup, QueryNode, QueryTerm, is_plain_word, positive_terms
 from opilio.search.schema import EXACT_FIELD, index_terms
 from opilio.search.snippet import edit_distance
@@ -46,7 +47,7 @@ class SpellingSuggester:
         if len(folded) < MIN_WORD_LENGTH:
             return ""
         here = self.frequency(folded)
-        if here > self._max_misspelling_pages:
+        if here > self._max_misspelling_pages or (not here and is_common_word(folded)):
             return ""
         # A word of a few pages may be a rare one; a correction must then be near, and much more frequent.
         ratio = MIN_FREQUENCY_RATIO if here <= MAX_MISSPELLING_PAGES else MIN_RATIO_OF_FREQUENT_WORD
@@ -55,13 +56,14 @@ class SpellingSuggester:
                 (other, count)
                 for other, count in find(folded)
                 # A stop word is frequent everywhere: "wren" on a few pages is not a slip of "when".
-                if count > ratio * here and not _same_word(other, folded) and not (here and is_stop_word(other))
+                if count > ratio * here and not (here and is_stop_word(other))
             ]
             best = max(
                 common, key=lambda pair: (math.sqrt(pair[1]) * typo_likelihood(folded, pair[0]), pair[0]), default=None
             )
             if best is not None:
-                return best[0]
+                # "wings" where pages contain "wing": not a slip of "sings"; stemming finds them.
+                return "" if _same_word(best[0], folded) else best[0]
         return ""
 
     def replace(self, query: str, corrections: Mapping[str, str]) -> str:
@@ -110,10 +112,12 @@ class SpellingSuggester:
 def typo_likelihood(wrong: str, right: str) -> float:
     """A rough likelihood of a typo: doubled and swapped letters are common, wrong first letters are rare.
 
+    That one is the plural of the other is more likely still.
+
     >>> typo_likelihood("parot", "parrot") > typo_likelihood("parot", "part") > typo_likelihood("parot", "carrot")
     True
     """
-    if _single(wrong) == _single(right):
+    if _single(wrong) == _single(right) or _same_word(wrong, right):
         return 12.0
     if wrong[0] != right[0]:
         return 0.3

@@ -18,8 +18,7 @@ from opilio.core.records import EngineAnswer, EngineHit, Failure, FetchResult, S
 from opilio.core.urls import canonicalize_url, origin_of
 from opilio.parse.sitemaps import gunzip_bounded, has_sitemap_root, sitemap_entries
 from opilio.seeds.api_client import ApiRequest, EngineClient, get_string, parse_json
-from opilio.seeds.finder import LOW_PRIORITY
-from opilio.seeds.queries import sort_by_query_words
+from opilio.seeds.finder import LOW_PRIORITY, sort_by_query_words
 
 
 def read_numbered_seeds(path: Path, option: str) -> dict[int, Seed]:

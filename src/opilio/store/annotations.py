@@ -354,7 +354,7 @@ def delete_collection(folder: Path) -> None:
 
 
 def delete_new_collection(folder: Path) -> None:
-    """Take a new collection back, with its folder; one that a crawl has begun with (it has a topic) stays."""
+    """Delete a new collection with its folder, unless a crawl has started in it (then it has a topic)."""
     if is_linked(folder):
         from opilio.store.postgres.collection import drop_new_tables
 

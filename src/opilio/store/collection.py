@@ -35,6 +35,7 @@ from opilio.store.connection import (
 from opilio.store.connection import acquire_write_lock as lock_of
 from opilio.store.schema import ADDED_TABLES, APPLICATION_ID, SCHEMA_VERSION, TABLES, emulate, upgrade
 from opilio.store.seal import SEAL_FILE, WriterSeal, drop_seal_at_rest, require_intact
+from opilio.store.warc import FolderRecords, RecordFiles
 
 CONFIG = "crawl.toml"
 APPEND_COMMAND = "label"  # shown to other processes; commands that only append take the lock for a moment
@@ -63,6 +64,7 @@ class Collection:
     ) -> None:
         self.folder = folder
         self.connection = connection
+        self.records: RecordFiles = FolderRecords(folder, connection)
         self.seal = seal  # if it is open for writing, in a folder
         self._lock = lock
         self._appends = False  # it writes without the lock
@@ -184,7 +186,7 @@ class Collection:
                 self.seal.after_commit(self.connection)
         except (sqlite3.Error, OSError) as error:
             refused = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_READONLY
-            advice = "copy the folder to a place of your own" if refused else "run again to go on"
+            advice = "copy the folder to a place of your own" if refused else "run again to resume"
             raise CollectionError(
                 f"{self.folder}: can't write: {error}; what was committed before is safe, {advice}"
             ) from error
@@ -231,7 +233,7 @@ def check_collection(folder: Path) -> None:
     if not database.is_file():
         taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
         hint = "name a folder that a crawl made" if taken else f"'opilio crawl TOPIC --into {folder}' makes one"
-        raise CollectionError(f"{folder}: is no collection (no {DATABASE} in it); {hint}")
+        raise CollectionError(f"{folder}: not a collection (it contains no {DATABASE}); {hint}")
     version, owner = read_header(database)
     if owner != APPLICATION_ID:
         raise CollectionError(f"{database}: was not made by Opilio; nothing was changed")
@@ -309,7 +311,7 @@ def _check_folder_is_free(folder: Path) -> None:
         raise CollectionError(f"{folder}: is a file; choose a folder with --into")
     names = {path.name for path in folder.iterdir()}
     if names and not (LOCK_FILE in names and names <= PARTIAL_FILES):
-        raise CollectionError(f"{folder}: is not empty and is no collection; choose another folder with --into")
+        raise CollectionError(f"{folder}: is not empty and not a collection; choose another folder with --into")
 
 
 def _create_files(folder: Path, config: str, parts: Sequence[CreateTables]) -> None:

@@ -215,6 +215,19 @@ def copies_of(db: Database, key: int, limit: int) -> list[tuple[str, bool]]:
 
 def list_pages(db: Database, wanted: ListFilter, limit: int, offset: int = 0) -> list[ListedPage]:
     """A part of a filtered list of pages; copies are left out."""
+    where, values = _listed(wanted)
+    source = f"page WHERE {where} ORDER BY {PAGE_SORTS[wanted.sort]} LIMIT ? OFFSET ?"
+    return list(read_rows(db, ListedPage, source, (*values, limit, offset)))
+
+
+def count_listed(db: Database, wanted: ListFilter) -> int:
+    """The length of the whole filtered list."""
+    where, values = _listed(wanted)
+    return int(db.execute(f"SELECT count(*) FROM page WHERE {where}", values).fetchone()[0])
+
+
+def _listed(wanted: ListFilter) -> tuple[str, tuple[object, ...]]:
+    """The condition of a filter, and its values."""
     where, values = ["duplicate_of = 0"], list[object]()
     if wanted.relevant is not None:
         where.append("relevant = ?")
@@ -222,8 +235,7 @@ def list_pages(db: Database, wanted: ListFilter, limit: int, offset: int = 0) ->
     if wanted.text:
         where.append("instr(lower(title || ' ' || url), ?) > 0")
         values.append(wanted.text.lower())
-    source = f"page WHERE {' AND '.join(where)} ORDER BY {PAGE_SORTS[wanted.sort]} LIMIT ? OFFSET ?"
-    return list(read_rows(db, ListedPage, source, (*values, limit, offset)))
+    return " AND ".join(where), tuple(values)
 
 
 def genre_counts(db: Database) -> dict[str, int]:

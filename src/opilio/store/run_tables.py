@@ -1,4 +1,6 @@
-"""What belongs to the crawl as a whole: events, seeds, seed queries, robots.txt rules, and the states of learners.
+"""What belongs to the crawl as a whole: events, seeds, robots.txt rules, states of learners, commands, labels, agents.
+
+Any process appends commands and labels; the writing process applies them. The latest label of a page counts.
 
 A learner is stored as a snapshot of its state from time to time, and a journal of the lessons since. A lesson is
 written in the same unit of work as its visit, so a killed crawl has learned everything that it committed. The larger
@@ -6,8 +8,8 @@ the state, the longer the journal between two snapshots. The previous snapshot a
 another name, to rebuild a damaged snapshot. The checksum of a snapshot is in `meta`.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
 
 import msgspec
 import xxhash
@@ -15,7 +17,7 @@ import xxhash
 from opilio.core.protocols import Database
 from opilio.core.records import url_key
 from opilio.store.collection import Collection
-from opilio.store.connection import read_row, read_rows, read_value
+from opilio.store.connection import read_row, read_rows, read_value, upsert_sql
 
 # In `meta`: the OpenSearch server that holds the index of the collection, and the name of the index there.
 INDEX_SERVER_KEY, INDEX_ALIAS_KEY = "index_server", "index_alias"
@@ -38,6 +40,9 @@ class SnapshotRow(msgspec.Struct, frozen=True):
     version: int
     at: float
     state: bytes
+
+
+_SAVE_SNAPSHOT = upsert_sql("snapshot", SnapshotRow.__struct_fields__, ("name", "version"))
 
 
 class RobotsRow(msgspec.Struct, frozen=True):
@@ -146,6 +151,11 @@ def snapshots(db: Database, name: str) -> list[SnapshotRow]:
     return list(read_rows(db, SnapshotRow, "snapshot WHERE name = ? ORDER BY version", (name,)))
 
 
+def write_snapshots(db: Database, rows: Iterable[SnapshotRow]) -> None:
+    """Store states, in place of those of the same learner and version."""
+    db.executemany(_SAVE_SNAPSHOT, [msgspec.structs.astuple(row) for row in rows])
+
+
 def latest_states(db: Database, without: str) -> dict[str, bytes]:
     """The newest saved state of every learner by name; without those called `without`, of agents too."""
     source = f"""snapshot AS s WHERE name <> ? AND name NOT LIKE '%/' || ? AND name NOT LIKE '%{PREVIOUS_MARK}'
@@ -246,6 +256,7 @@ def last_location(connection: Database, key: int) -> str:
 
 SNAPSHOT_MIN_LESSONS = 1_000  # lessons between two saved states, at least
 STATE_BYTES_PER_LESSON = 1_000  # of a state: saving costs about this per lesson
+_NEWEST_VERSION = "(SELECT max(version) FROM snapshot WHERE name = ?)"
 STATE_DAMAGED = "the learned state '{}' was changed since it was written; it is restored from the state before it"
 STATE_RESTORED = "the learned state '{}' was damaged; it was restored from the state before it and its lessons"
 _CHECKSUM_PREFIX = "state of "  # names in `meta`
@@ -285,10 +296,18 @@ class LearnerJournal:
             self.pending_lessons += 1
             yield bytes(lesson)
 
-    def save_snapshot(self, version: int, at: float, state: bytes) -> None:
-        """Store a snapshot; the last one and its lessons become the previous ones."""
-        _rename_state(self._collection, self.name, self.name + PREVIOUS_MARK)
-        self._connection.execute("INSERT INTO snapshot VALUES (?, ?, ?, ?)", (self.name, version, at, state))
+    def save_snapshot(self, version: int, at: float, state: bytes, past: Sequence[tuple[int, bytes]] = ()) -> None:
+        """Store a snapshot; the last one and its lessons become the previous ones.
+
+        `past`: what is kept of versions since the last call, for display. A version keeps the time when it was made.
+        """
+        previous = self.name + PREVIOUS_MARK
+        _make_previous(self._connection, self.name, previous)
+        made_at = dict(self._connection.execute("SELECT version, at FROM snapshot WHERE name = ?", (previous,)))
+        kept = [*past, (version, state)]
+        write_snapshots(
+            self._connection, [SnapshotRow(self.name, number, made_at.get(number, at), data) for number, data in kept]
+        )
         self._collection.set_meta(**{_checksum_key(self.name): _checksum(state)})
         self.pending_lessons = 0
         self._snapshot_after = max(SNAPSHOT_MIN_LESSONS, len(state) // STATE_BYTES_PER_LESSON)
@@ -311,20 +330,24 @@ def restore_damaged_states(collection: Collection) -> list[str]:
     Inside a unit of work. A learner without a previous snapshot learns all lessons again.
     """
     names = list(damaged_states(collection))
+    db = collection.connection
     for name in names:
-        collection.connection.execute("DELETE FROM snapshot WHERE name = ?", (name,))
-        collection.connection.execute("UPDATE snapshot SET name = ? WHERE name = ?", (name, name + PREVIOUS_MARK))
-        collection.connection.execute("UPDATE lesson SET name = ? WHERE name = ?", (name, name + PREVIOUS_MARK))
-        previous = latest_state(collection.connection, name)
-        collection.set_meta(**{_checksum_key(name): _checksum(previous or b"")})
+        previous = latest_snapshot(db, name + PREVIOUS_MARK)
+        keep_below = previous.version if previous is not None else 0
+        sql = f"DELETE FROM snapshot WHERE name = ? AND (version >= ? OR version = {_NEWEST_VERSION})"
+        db.execute(sql, (name, keep_below, name))
+        db.execute("UPDATE snapshot SET name = ? WHERE name = ?", (name, name + PREVIOUS_MARK))
+        db.execute("UPDATE lesson SET name = ? WHERE name = ?", (name, name + PREVIOUS_MARK))
+        collection.set_meta(**{_checksum_key(name): _checksum(b"" if previous is None else bytes(previous.state))})
     return names
 
 
-def _rename_state(collection: Collection, name: str, new_name: str) -> None:
-    """Rename a snapshot and its lessons, replacing what has that name."""
+def _make_previous(db: Database, name: str, previous: str) -> None:
+    """Rename the newest snapshot and all lessons, in place of those that have that name."""
     for table in ("snapshot", "lesson"):
-        collection.connection.execute(f"DELETE FROM {table} WHERE name = ?", (new_name,))
-        collection.connection.execute(f"UPDATE {table} SET name = ? WHERE name = ?", (new_name, name))
+        db.execute(f"DELETE FROM {table} WHERE name = ?", (previous,))
+    db.execute(f"UPDATE snapshot SET name = ? WHERE name = ? AND version = {_NEWEST_VERSION}", (previous, name, name))
+    db.execute("UPDATE lesson SET name = ? WHERE name = ?", (previous, name))
 
 
 def _checksum_key(name: str) -> str:
@@ -333,3 +356,145 @@ def _checksum_key(name: str) -> str:
 
 def _checksum(state: bytes) -> str:
     return xxhash.xxh3_64_hexdigest(state)
+
+
+LAST_APPLIED_META_KEY = "commands_applied"  # in `meta`: the id of the last command that was applied
+
+
+class CommandRow(msgspec.Struct, frozen=True):
+    """One command: its name, what it is about (a host, a URL, a pattern, an agent), and further data."""
+
+    id: int
+    name: str
+    target: str
+    data: bytes
+
+
+def append_command(db: Database, at: float, name: str, target: str = "", data: bytes = b"") -> None:
+    """Add a command, inside the caller's transaction."""
+    db.execute("INSERT INTO command (at, name, target, data) VALUES (?, ?, ?, ?)", (at, name, target, data))
+
+
+def commands_after(db: Database, number: int) -> list[CommandRow]:
+    """The commands after one, in order."""
+    return list(read_rows(db, CommandRow, "command WHERE id > ? ORDER BY id", (number,)))
+
+
+def commands_named(db: Database, names: Sequence[str]) -> list[CommandRow]:
+    """All commands with these names, in order, applied or not."""
+    marks = ", ".join("?" * len(names))
+    return list(read_rows(db, CommandRow, f"command WHERE name IN ({marks}) ORDER BY id", names))
+
+
+# Stored in place of relevant or irrelevant: the label was removed.
+REMOVED_LABEL = -1
+MAX_LABEL_ID = (1 << 63) - 1
+# A page that moves takes its last label along, unless the target is a page with a label of its own.
+_COPY_LABEL = """INSERT INTO label (key, relevant, at, sample) SELECT :target, relevant, :now, sample FROM label
+    WHERE key = :key AND NOT EXISTS (SELECT 1 FROM label AS l JOIN page AS p ON p.key = l.key WHERE l.key = :target)
+    ORDER BY id DESC LIMIT 1"""
+
+
+class LabelRow(msgspec.Struct, frozen=True):
+    """One label with the terms the judge read on the page."""
+
+    id: int
+    key: int
+    relevant: int
+    sample: bytes
+
+
+class NewLabel(NamedTuple):
+    """A label to append; `relevant` None removes the last one."""
+
+    key: int
+    relevant: bool | None
+    sample: bytes
+
+
+class CurrentLabel(NamedTuple):
+    relevant: bool
+    sample: bytes
+
+
+def append_labels(db: Database, labels: Iterable[NewLabel], at: float) -> None:
+    db.executemany(
+        "INSERT INTO label (key, relevant, at, sample) VALUES (?, ?, ?, ?)",
+        [(one.key, REMOVED_LABEL if one.relevant is None else int(one.relevant), at, one.sample) for one in labels],
+    )
+
+
+def labels_after(db: Database, number: int) -> list[LabelRow]:
+    """The labels after one in order."""
+    return list(read_rows(db, LabelRow, "label WHERE id > ? ORDER BY id", (number,)))
+
+
+def current_label(db: Database, key: int, before: int = MAX_LABEL_ID) -> CurrentLabel | None:
+    """The last label of a page with a number below `before`; None where there is none or it was removed."""
+    row = db.execute(
+        "SELECT relevant, sample FROM label WHERE key = ? AND id < ? ORDER BY id DESC LIMIT 1", (key, before)
+    ).fetchone()
+    return None if row is None or row[0] == REMOVED_LABEL else CurrentLabel(bool(row[0]), bytes(row[1]))
+
+
+def has_label_after(db: Database, key: int, number: int) -> bool:
+    return read_value(db, "SELECT 1 FROM label WHERE key = ? AND id > ? LIMIT 1", (key, number)) is not None
+
+
+def labeled_keys(db: Database, keys: Sequence[int]) -> set[int]:
+    """Those of the keys that have labels."""
+    marks = ", ".join("?" * len(keys))
+    return {key for (key,) in db.execute(f"SELECT DISTINCT key FROM label WHERE key IN ({marks})", keys)}
+
+
+def labeled_originals(db: Database) -> list[int]:
+    """The keys of all stored pages that have labels and are not copies."""
+    sql = "SELECT DISTINCT l.key FROM label AS l JOIN page AS p ON p.key = l.key WHERE p.duplicate_of = 0"
+    return [key for (key,) in db.execute(sql)]
+
+
+def copy_label(db: Database, key: int, target: int, now: float) -> None:
+    """A page moved: its last label goes along."""
+    db.execute(_COPY_LABEL, {"key": key, "target": target, "now": now})
+
+
+RecordType = TypeVar("RecordType", bound=msgspec.Struct)
+
+
+class VerdictRow(msgspec.Struct, frozen=True):
+    """An agent's verdict on a page; `own`: it fetched the page itself."""
+
+    agent: int
+    own: bool
+    score: float
+    relevant: bool
+
+
+_SAVE_VERDICT = upsert_sql("verdict", ("page", "agent", "own", "score", "relevant"), ("page", "agent"))
+
+
+def save_agent_records(db: Database, records: Sequence[msgspec.Struct]) -> None:
+    """Write the records; the fields of their type are the columns."""
+    if records:
+        values = [msgspec.structs.astuple(record) for record in records]
+        db.executemany(upsert_sql("agent", records[0].__struct_fields__, ("number",)), values)
+
+
+def set_agent_state(db: Database, name: str, state: str, reason: str) -> None:
+    """Change the stored state of one agent."""
+    db.execute("UPDATE agent SET state = ?, reason = ? WHERE name = ?", (state, reason, name))
+
+
+def read_agent_rows(db: Database, record_type: type[RecordType]) -> list[RecordType]:
+    """The records as they were saved last, by number."""
+    return list(read_rows(db, record_type, "agent ORDER BY number"))
+
+
+def add_verdicts(db: Database, rows: Iterable[tuple[int, int, bool, float, bool]]) -> None:
+    """Store verdicts: (page, agent, own, score, relevant)."""
+    db.executemany(_SAVE_VERDICT, rows)
+
+
+def agent_verdicts(db: Database, page: int) -> list[VerdictRow]:
+    """The verdicts of all agents on a page."""
+    return list(read_rows(db, VerdictRow, "verdict WHERE page = ? ORDER BY agent", (page,)))

@@ -192,31 +192,31 @@ CREATE TABLE IF NOT EXISTS version (
 CREATE INDEX IF NOT EXISTS version_by_end ON version (ended);
 CREATE INDEX IF NOT EXISTS page_copies ON page (duplicate_of) WHERE duplicate_of <> 0;
 
--- Where a page went that redirects for good: its history goes with it.
+-- The target of a page that redirects permanently; the target inherits its history.
 CREATE TABLE IF NOT EXISTS move (key INTEGER PRIMARY KEY, target INTEGER NOT NULL, at REAL NOT NULL);
 CREATE INDEX IF NOT EXISTS move_by_target ON move (target);
 
--- What looking again at a page has shown. `rates`: how well each possible rate of change explains it (float32).
+-- The results of revisits. `rates`: the likelihood of each possible change rate (float32).
 CREATE TABLE IF NOT EXISTS revisit (
   key INTEGER PRIMARY KEY,
   checks INTEGER NOT NULL, changes INTEGER NOT NULL, checked_at REAL NOT NULL, changed_at REAL NOT NULL,
-  tried_at REAL NOT NULL,                             -- last asked for, whatever came of it
-  strikes INTEGER NOT NULL, struck_at REAL NOT NULL,  -- gone, so often in a row; when it was first seen to be
+  tried_at REAL NOT NULL,                             -- the last request, successful or not
+  strikes INTEGER NOT NULL, struck_at REAL NOT NULL,  -- times missing in a row; since when
   rates BLOB NOT NULL,
-  found INTEGER NOT NULL, brought INTEGER NOT NULL,   -- new links it had when looked at again; relevant pages of them
-  hinted_at REAL NOT NULL,                            -- a sitemap or feed says that it changed then
-  queued INTEGER NOT NULL                             -- 1: it waits in the frontier to be looked at again
+  found INTEGER NOT NULL, brought INTEGER NOT NULL,   -- new links at revisits; relevant pages among them
+  hinted_at REAL NOT NULL,                            -- the change that a sitemap or feed states
+  queued INTEGER NOT NULL                             -- 1: its revisit waits in the frontier
 );
 CREATE INDEX IF NOT EXISTS revisit_waiting ON revisit (key) WHERE queued <> 0;
 
--- Links that were new when a page was looked at again, until they are fetched: page gets the credit.
+-- New links of revisited pages, until they are fetched: `page` gets the credit.
 CREATE TABLE IF NOT EXISTS tip (key INTEGER PRIMARY KEY, page INTEGER NOT NULL);
 
--- What a host says where it has nothing: the text of its pages that are none (soft 404).
+-- The text that a host shows for missing pages (soft 404).
 CREATE TABLE IF NOT EXISTS empty_text (host TEXT NOT NULL, fingerprint INTEGER NOT NULL, at REAL NOT NULL,
   PRIMARY KEY (host, fingerprint)) WITHOUT ROWID;
 
--- Sitemaps and feeds: they list many pages at once.
+-- Sitemaps and feeds, which announce changes of many pages.
 CREATE TABLE IF NOT EXISTS notice (key INTEGER PRIMARY KEY, url TEXT NOT NULL, host TEXT NOT NULL, kind TEXT NOT NULL,
   asked_at REAL NOT NULL, etag TEXT NOT NULL, last_modified TEXT NOT NULL, entries INTEGER NOT NULL);
 
@@ -224,7 +224,7 @@ CREATE TABLE IF NOT EXISTS notice (key INTEGER PRIMARY KEY, url TEXT NOT NULL, h
 CREATE TABLE IF NOT EXISTS command (id INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, name TEXT NOT NULL,
   target TEXT NOT NULL, data BLOB NOT NULL);
 
--- The directory of agents, and what each found a page to be.
+-- The directory of agents, and the verdict of each on a page.
 CREATE TABLE IF NOT EXISTS agent (number INTEGER PRIMARY KEY, name TEXT NOT NULL, topic TEXT NOT NULL,
   genres TEXT NOT NULL, seeds INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL,
   fetched INTEGER NOT NULL, pages INTEGER NOT NULL, relevant INTEGER NOT NULL, shared INTEGER NOT NULL,
@@ -232,7 +232,7 @@ CREATE TABLE IF NOT EXISTS agent (number INTEGER PRIMARY KEY, name TEXT NOT NULL
 CREATE TABLE IF NOT EXISTS verdict (page INTEGER NOT NULL, agent INTEGER NOT NULL, own INTEGER NOT NULL,
   score REAL NOT NULL, relevant INTEGER NOT NULL, PRIMARY KEY (page, agent)) WITHOUT ROWID;
 
--- What engines were asked for seeds, and the keys of the addresses each query brought; further: while crawling.
+-- Queries to seed engines, with the keys of the URLs returned; further: sent during the crawl.
 CREATE TABLE IF NOT EXISTS enquiry (id INTEGER PRIMARY KEY, at REAL NOT NULL, query TEXT NOT NULL,
   further INTEGER NOT NULL, keys BLOB NOT NULL);
 {ANNOTATION_TABLES}"""
@@ -266,7 +266,7 @@ _FILL_COLUMNS = (
         WHERE parked = 0 AND best IS NOT NULL""",
     "CREATE INDEX frontier_url_queue ON frontier_url (host_id, tier DESC, priority DESC, seq) WHERE state = 0",
 )
-_PAGE_TABLES = ("page", "version")
+PAGE_TABLES = ("page", "version")
 _OLD_COMMANDS = "SELECT id, at, word AS name, target, data FROM main.wish"
 EVENT_NAMES = {
     "AgentMissing": "AgentLost",
@@ -295,7 +295,7 @@ def upgrade(connection: sqlite3.Connection) -> None:
         connection.execute("DROP TABLE wish")
         connection.execute("UPDATE meta SET name = 'commands_applied' WHERE name = 'wishes_taken'")
     connection.execute(f"UPDATE event SET kind = {_EVENT_KIND}, data = {_EVENT_DATA} WHERE {_OLD_EVENT}")
-    for table in _PAGE_TABLES:
+    for table in PAGE_TABLES:
         for name in _missing_columns(connection, table):
             connection.execute(f"ALTER TABLE {table} ADD COLUMN {ADDED_COLUMNS[name][0]}")
 
@@ -332,7 +332,7 @@ def emulate(connection: sqlite3.Connection) -> None:
     connection.execute(
         f"CREATE TEMP VIEW event AS SELECT id, at, {_EVENT_KIND} AS kind, {data} AS data FROM main.event"
     )
-    for table in _PAGE_TABLES:
+    for table in PAGE_TABLES:
         if missing := _missing_columns(connection, table):
             added = ", ".join(f"{ADDED_COLUMNS[name][1]} AS {name}" for name in missing)
             connection.execute(f"CREATE TEMP VIEW {table} AS SELECT *, {added} FROM main.{table}")

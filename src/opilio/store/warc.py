@@ -5,6 +5,7 @@ libraries own the stream. Tests read every file with both warcio and fastwarc.
 """
 
 import os
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,14 +16,16 @@ from isal import isal_zlib
 from msgspec.structs import replace
 
 from opilio.core.errors import CollectionError
+from opilio.core.protocols import Database
 from opilio.core.records import FetchResult
 from opilio.core.warc import parse_http, parse_records, payload_digest
-from opilio.store.connection import LINK_FILE
+from opilio.store.connection import LINK_FILE, read_value, try_exclusive_lock
 
 # Level 1 of ISA-L is some six times faster than zlib's level 6 and 15 % larger.
 _GZIP = 31
 _LEVEL = 1
 ROTATE_BYTES = 1 << 30  # the size at which a new file begins
+FIRST_WARC_KEY = "warc_first"  # in `meta`: the first WARC file in use
 # Headers about the transfer, not the page: the stored body is decoded and complete.
 _TRANSFER = frozenset({"content-encoding", "transfer-encoding", "content-length", "connection", "keep-alive"})
 
@@ -147,6 +150,66 @@ class RecordWriter(Protocol):
     def sync(self) -> None: ...
 
     def close(self) -> None: ...
+
+
+class RecordFiles(Protocol):
+    """The files that hold the records of a collection: WARC files in its folder, or chunks of a database."""
+
+    def open_writer(self, software: str) -> RecordWriter: ...
+
+    def problems(self) -> Iterator[str]: ...  # what is missing
+
+    def unused(self) -> Sequence[str]: ...  # files that no row names; only where no process writes
+
+    def delete_unused_rows(self) -> None: ...  # inside a unit of work, before `delete_unused`
+
+    def delete_unused(self) -> int: ...  # files that no row names; returns how many stay because they are read
+
+    def delete_copies(self) -> None: ...  # local ones, so that records are read from where they are stored
+
+
+class FolderRecords:
+    """See `RecordFiles`: WARC files in the folder of a collection."""
+
+    def __init__(self, folder: Path, db: Database) -> None:
+        self._folder = folder
+        self._db = db
+
+    def open_writer(self, software: str) -> "WarcWriter":
+        return WarcWriter(self._folder, software)
+
+    def problems(self) -> Iterator[str]:
+        """The last file may be longer than what was committed (a crash; truncated at the next start), never shorter."""
+        path, offset = self._folder / warc_name(self._meta("warc_number", 1)), self._meta("warc_offset", 0)
+        size = path.stat().st_size if path.exists() else 0
+        if size < offset:
+            yield f"{path.name}: {offset - size} bytes are missing at the end"
+
+    def unused(self) -> Sequence[str]:
+        """Those of a compaction are deleted without a report."""
+        return ()
+
+    def delete_unused_rows(self) -> None:
+        """Rows name records in files, and no other rows."""
+
+    def delete_unused(self) -> int:
+        """Delete files that a compaction replaced.
+
+        While another process reads the collection (a merge, an export) they stay, and the next compaction deletes them.
+        """
+        first = self._meta(FIRST_WARC_KEY, 1)
+        old = [path for path in self._folder.glob("pages-*.warc.gz") if path.name < warc_name(first)]
+        with try_exclusive_lock(self._folder) as free:
+            for path in old if free else ():
+                path.unlink()
+        return 0 if free else len(old)
+
+    def delete_copies(self) -> None:
+        """There are none."""
+
+    def _meta(self, name: str, default: int) -> int:
+        value = read_value(self._db, "SELECT value FROM meta WHERE name = ?", (name,))
+        return default if value is None else int(value)
 
 
 class WarcWriter:

@@ -16,7 +16,6 @@ from opilio.store.warc import RecordPosition, RecordWriter
 _ANSWER = "INSERT INTO answer VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _SAVE_LINKS = upsert_sql("links", ("parent", "columns"), ("parent",))
 _SAVE_ROBOTS = upsert_sql("robots", ("origin", "expires_at", "rules"), ("origin",))
-_SAVE_SNAPSHOT = upsert_sql("snapshot", ("name", "version", "at", "state"), ("name", "version"))
 SYNC_INTERVAL_S = 5.0
 ENDING_CHANGES = frozenset({PageChange.GONE, PageChange.MOVED})
 _encode = msgspec.msgpack.Encoder().encode
@@ -137,8 +136,9 @@ class CollectionWriter:
     def write_seeds(self, seeds: Sequence[Seed]) -> None:
         write_seeds(self._collection.connection, seeds)
 
-    def write_robots(self, origin: str, expires_at: float, rules: bytes) -> None:
-        save_robots(self._collection.connection, origin, expires_at, rules)
+    def write_robots(self, read: Sequence[tuple[str, float, bytes]]) -> None:
+        """Store robots.txt rules: of each origin when they expire, and the rules."""
+        self._collection.connection.executemany(_SAVE_ROBOTS, read)
 
     def set_label(self, key: int, relevant: bool, reason: Reason) -> None:
         """Replace the verdict by the user's label; the judge's reasons are kept."""
@@ -168,19 +168,6 @@ class CollectionWriter:
         )
         self.counts.relevant += relevant - was
         self._collection.set_meta(counts=msgspec.json.encode(self.counts).decode())
-
-    def write_snapshot(self, name: str, version: int, at: float, state: bytes, *, only: bool = False) -> None:
-        """Store the state of a learner; `only`: earlier versions are deleted."""
-        if only:
-            self._collection.connection.execute("DELETE FROM snapshot WHERE name = ?", (name,))
-        self._collection.connection.execute(_SAVE_SNAPSHOT, (name, version, at, state))
-
-    def replace_snapshot(self, name: str, version: int, at: float, state: bytes) -> None:
-        """Replace a state that is not needed to resume by a smaller one, or add it."""
-        self._collection.connection.execute(
-            "INSERT INTO snapshot VALUES (?, ?, ?, ?) ON CONFLICT (name, version) DO UPDATE SET state = excluded.state",
-            (name, version, at, state),
-        )
 
     def write_events(self, events: list[Event]) -> None:
         write_events(self._collection.connection, events)

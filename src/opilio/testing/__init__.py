@@ -1,8 +1,7 @@
 """Conformance suites for parts that other packages write; see docs/plugins.md.
 
-`check_ranker`, `check_judge` and `check_learner` are functions. The suites of `stages`, `frontier` and `parser`
-are classes for pytest: subclass one and give it the fixture it asks for. They need pytest, and that of the parser also
-hypothesis.
+`check_ranker`, `check_judge` and `check_learner` are functions. The suites of `stages` and `frontier` are classes for
+pytest: subclass one and provide the fixture it asks for. They need pytest; `stages` also needs hypothesis.
 """
 
 from opilio.testing.conformance import (

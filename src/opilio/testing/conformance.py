@@ -68,7 +68,7 @@ def check_judge(make: Callable[[], Judge], on_topic: str = "wren nest song wren"
     for text in JUDGED_PAGES:
         verdict = judge.judge(reading_of(text))
         assert 0.0 <= verdict.score <= 1.0
-        assert verdict.reasons and all(r.name for r in verdict.reasons)
+        assert verdict.reasons and all(r.name for r in verdict.reasons), "no named reasons for `opilio why`"
         assert verdict == judge.judge(reading_of(text)) == make().judge(reading_of(text))
     assert not judge.judge(reading_of("")).relevant
     assert judge.judge(reading_of(on_topic)).score > judge.judge(reading_of("tax law court")).score

@@ -97,7 +97,7 @@ class LeaseChecks:
         frontier.complete(lease, landed(lease), 8.0)
         assert paths(frontier.lease(1.0, 9, 1, 60.0)) == ["z"]
 
-    def test_leased_host_is_given_to_nobody_else(self, make: Make) -> None:
+    def test_leased_host_is_given_to_no_other_holder(self, make: Make) -> None:
         frontier = queued(make(PLAIN), lead("x"), lead("y"))
         assert paths(frontier.lease(0.0, 9, 1, 60.0)) == ["x"]
         assert frontier.lease(59.0, 9, 1, 60.0) == []
@@ -290,6 +290,29 @@ class LeaseChecks:
         assert frontier.readmit("a.example", "low yield", 2, 0.0) == [lead("y").key, lead("z").key]
         assert (frontier.stats().queued, frontier.stats().dropped) == (3, 1)
         assert crawl_order(frontier) == ["y", "z", "o"]
+
+    def test_refused_urls_are_dropped_with_the_reason(self, make: Make) -> None:
+        frontier = queued(make(PLAIN), lead("x", 0.9), lead("y"), lead("z", 0.2, "b.example"), lead("o", 0.1))
+        (lease, *_) = frontier.lease(0.0, 1, 1, 60.0)
+        assert paths([lease]) == ["x"]
+        assert frontier.drop_refused(lambda url: "" if url.endswith("o") else "out of scope") == 2
+        entry = frontier.entry("b.example", lead("z", host="b.example").key)
+        assert entry is not None
+        assert (entry.state, entry.reason) == (UrlState.DROPPED, "out of scope")
+        assert frontier.complete(lease, landed(lease), 0.0)
+        assert crawl_order(frontier) == ["o"]
+        assert (frontier.stats().queued, frontier.stats().dropped) == (0, 2)
+
+    def test_reopened_host_wakes_with_the_urls_that_were_dropped_for_the_reason(self, make: Make) -> None:
+        frontier = queued(make(PLAIN), lead("x", 0.9), lead("y", 0.2), lead("z", 0.3))
+        (lease,) = frontier.lease(0.0, 1, 1, 60.0)
+        assert frontier.complete(lease, landed(lease), 1000.0)
+        frontier.drop_host("a.example", "unreachable", "*y")
+        frontier.drop_host("a.example", "robots")
+        assert frontier.reopen_host("unknown.example", "unreachable", 5.0) == 0
+        assert frontier.reopen_host("a.example", "unreachable", 5.0) == 1
+        assert (frontier.stats().queued, frontier.stats().dropped) == (1, 1)
+        assert paths(frontier.lease(5.0, 1, 9, 60.0)) == ["y"]
 
     def test_rescored_urls_go_up_and_down(self, make: Make) -> None:
         frontier = queued(make(PLAIN), lead("x", 0.9), lead("y", 0.5), lead("z", 0.4, "b.example"))

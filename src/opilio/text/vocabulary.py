@@ -80,20 +80,20 @@ class SurfaceForms:
 
     def __init__(self, full_count_limit: int = 200_000) -> None:
         self._full_count_limit = full_count_limit
-        self._forms: dict[int, list[str]] = {}
+        # Most terms have one word, which needs no list.
+        self._forms: dict[int, str | list[str]] = {}
         self._counts: Counter[str] = Counter()
         self._observed = 0
         self._display_forms: dict[str, str] = {}
 
     def add(self, term: int, word: str) -> None:
         """Add a new word of a term."""
-        forms = self._forms.get(term)
-        # Most terms have one word.
-        if forms is None:
-            self._forms[term] = [word]
-        else:
-            insort(forms, word, key=_shortest_first)
-        self._counts.setdefault(word, 0)
+        forms = self._forms.setdefault(term, word)
+        if forms is word:
+            return
+        if isinstance(forms, str):
+            forms = self._forms[term] = [forms]
+        insort(forms, word, key=_shortest_first)
 
     def sample(self, count: int) -> slice:
         """Which of `count` words to count: all at first, later a sample, which costs a few microseconds per page."""
@@ -119,10 +119,10 @@ class SurfaceForms:
         self._display_forms[word] = written
 
     def most_common_form(self, term: int) -> str:
-        """The most common form; among equals the min_length, then the first in alphabetical order."""
-        forms = self._forms.get(term, ())
-        # Most terms have one form. Among equals `max` takes the first, and forms are sorted.
-        commonest = forms[0] if len(forms) == 1 else max(forms, key=self._counts.__getitem__, default="")
+        """The most common form; among equals the shortest, then the first in alphabetical order."""
+        forms = self._forms.get(term, "")
+        # Among equals `max` takes the first, and forms are sorted.
+        commonest = forms if isinstance(forms, str) else max(forms, key=self._counts.__getitem__)
         return self._display_forms.get(commonest, commonest)
 
     def most_common_words(self, words: Iterable[str], limit: int) -> list[str]:
@@ -177,6 +177,7 @@ class Vocabulary(dict[str, int]):
         self.language = language_name(language)
         self.normalizer: Normalizer = normalizer
         self.min_length = min_length
+        self._checked_length = max(min_length - 1, _BIGRAM_LENGTH)
         self.capacity = max(capacity, 2 * len(_MARK_CODES))
         self._stem: StemFunction = make_normalizer(self.language, normalizer)
         self._stop_words = _stemmed_stop_words(self.language, normalizer)
@@ -194,12 +195,12 @@ class Vocabulary(dict[str, int]):
             return 0
         if len(self) >= self.capacity:
             self._evict_rare()
-        stem = "" if self._is_noise(word) else self._stem(word)
-        term = 0 if not stem or stem in self._stop_words else term_id(stem)
-        self[word] = term
-        if term:
-            self._stems[term] = stem
-            self._surfaces.add(term, word)
+        if self._is_noise(word) or not (stem := self._stem(word)) or stem in self._stop_words:
+            self[word] = 0
+            return 0
+        self[word] = term = term_id(stem)
+        self._stems[term] = stem
+        self._surfaces.add(term, word)
         return term
 
     def __reduce__(self) -> tuple[type["Vocabulary"], tuple[str, Normalizer, int, int, tuple[str, ...]]]:
@@ -271,10 +272,14 @@ class Vocabulary(dict[str, int]):
         return PhraseMatcher(found) if found else None
 
     def _is_noise(self, word: str) -> bool:
-        # Most new words are long: two checks by length come before the calls.
+        # Most new words are long, and need one check by length.
+        length = len(word)
         return word in self._stop_words or (
-            (len(word) < self.min_length and is_short_word(word, self.min_length))
-            or (len(word) <= _BIGRAM_LENGTH and is_function_bigram(word))
+            length <= self._checked_length
+            and (
+                (length < self.min_length and is_short_word(word, self.min_length))
+                or (length <= _BIGRAM_LENGTH and is_function_bigram(word))
+            )
         )
 
     def _evict_rare(self) -> None:

@@ -28,6 +28,7 @@ from opilio.text.vocabulary import Vocabulary, term_id
 Vectors = NDArray[np.float32]
 DIMENSIONS = 64
 BYTE_SCALE = 127.0
+_BLOCK_ROWS = 1 << 14  # compared at a time, which bounds the memory
 _DATA_FILE = "data/word_vectors.npz"
 # Less frequent words of eight languages: for questions in another language than the pages.
 _MORE_FILE = "data/more_word_vectors.npz"
@@ -60,6 +61,22 @@ class WordVectors:
         """The unit vectors of rows, times their weights."""
         result: Vectors = self._vectors[rows] * (self._scales[rows] * weights.astype(np.float32))[:, None]
         return result
+
+    def nearest_terms(self, terms: Terms, min_similarity: float) -> tuple[Terms, Terms]:
+        """Sorted other terms whose cosine with one of these is at least this, and for each the nearest of these."""
+        rows = self.rows(terms)
+        known = np.flatnonzero(rows >= 0)
+        if not known.size:
+            return terms[:0], terms[:0]
+        targets = self.vectors(rows[known], np.ones(len(known))).T
+        best, nearest = [], []
+        for start in range(0, len(self._rows), _BLOCK_ROWS):
+            block = self._rows[start : start + _BLOCK_ROWS]
+            cosines = self.vectors(block, np.ones(len(block))) @ targets
+            best.append(cosines.max(axis=1))
+            nearest.append(cosines.argmax(axis=1))
+        found = np.flatnonzero((np.concatenate(best) >= min_similarity) & ~np.isin(self._terms, terms))
+        return self._terms[found], terms[known[np.concatenate(nearest)[found]]]
 
     def mean(self, terms: Terms, weights: NDArray[np.floating] | None = None) -> Vectors:
         """The direction of a text: the weighted sum of its words' vectors as a unit vector, or zeros."""

@@ -1,28 +1,29 @@
 """The topic's table during a crawl, shared by judge and ranker.
 
-`EvolvingTopic` changes only between visits, through `learn`, in the writing process. Workers get the same state by
-`restore`. It implements `OnlineLearner` for every judge and ranker that uses the table.
+`EvolvingTopic` changes between visits, in the writing process, by the lessons of its `TopicLearner`; workers `restore`
+the new table. `TopicTranslations` finds the table's words in pages of other languages.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.core.records import Outcome
-from opilio.text import term_arrays
-from opilio.topic.expansion import Expansion, FrozenExpansion, QueryLogReader
+from opilio.core.events import Event, TopicChanged
+from opilio.core.protocols import BaseLearner
+from opilio.core.records import Outcome, Page, Reading
+from opilio.text.languages import language_code
+from opilio.text.term_arrays import Terms, term_array
+from opilio.text.word_vectors import WordVectors
+from opilio.topic.expansion import Expansion, FrozenExpansion, QueryLogReader, decode_expansion
 from opilio.topic.topic import is_other_sense
 from opilio.topic.weights import Idf, Keyword, WeightTable, table_from_weights
 
 # Stems whose surface form is kept for display.
 MAX_SURFACE_FORMS = 50_000
-
-Terms = term_arrays.Terms
-term_array = term_arrays.term_array
 
 
 class CompiledTable:
@@ -71,15 +72,26 @@ def compile_table(table: WeightTable) -> CompiledTable:
 
 class _EvolvingTopicState(msgspec.Struct):
     table: WeightTable
-    expansion: Expansion
+    expansion: msgspec.Raw
     refused: frozenset[str] = frozenset()  # stems that the user removed; they are not added again
 
 
-class EvolvingTopic:
-    """A topic's current table and its expansion. `queries` reads the query log of a table that follows one.
+class PageLesson(msgspec.Struct, array_like=True):
+    """What a judged page teaches; without terms it only counts as a visit."""
 
-    `banned` are stems that pages never add: a page about another sense that is misjudged must not add the words that
-    would identify the next such page (S3-09).
+    seed: bool
+    relevant: bool
+    other_sense: bool
+    score: float
+    counts: Sequence[tuple[str, int]]
+    surfaces: Sequence[str]
+
+
+class EvolvingTopic:
+    """A topic's current table and its expansion. `past_tables` are those that it replaced since they were stored.
+
+    `queries` reads the query log of a table that follows one. `banned` are stems that pages never add: a page about
+    another sense that is misjudged must not add the words that would identify the next such page (S3-09).
     """
 
     def __init__(
@@ -90,52 +102,54 @@ class EvolvingTopic:
         queries: QueryLogReader | None = None,
         banned: frozenset[str] = frozenset(),
     ) -> None:
-        self._state = _EvolvingTopicState(table, expansion or FrozenExpansion())
+        self._table = table
+        self._expansion = expansion or FrozenExpansion()
+        self._refused: frozenset[str] = frozenset()
         self._background = background
         self._queries = queries
         self._banned = banned
         self._compiled: CompiledTable | None = None
         self._surface_forms: dict[str, str] = {}
+        self.past_tables: list[WeightTable] = []
 
     @property
     def table(self) -> WeightTable:
         """The current table."""
-        return self._state.table
+        return self._table
 
     @property
     def expansion(self) -> Expansion:
         """How the table grows."""
-        return self._state.expansion
+        return self._expansion
 
     @property
     def version(self) -> int:
         """Grows with every change of the table."""
-        return self._state.table.version
+        return self._table.version
 
     @property
     def compiled(self) -> CompiledTable:
         """The current table, prepared for matching."""
         if self._compiled is None:
-            self._compiled = compile_table(self._state.table)
+            self._compiled = compile_table(self._table)
         return self._compiled
 
-    def learn(self, outcomes: Sequence[Outcome]) -> None:
-        """Learn from visits; only new relevant pages add words (S0-21), and seeds (S3-12)."""
-        for outcome in outcomes:
-            analysis = outcome.analysis
-            verdict = analysis.verdict if analysis and not outcome.duplicate_of else None
-            if verdict is not None:
-                self.expansion.record_visit()
-            if analysis and verdict and analysis.counts:
-                self._record_surfaces(analysis.counts, analysis.surfaces)
-                counts = {stem: n for stem, n in analysis.counts if self._is_allowed(stem)}
-                if self.expansion.waits_for_seeds and outcome.lead.depth == 0 and not is_other_sense(verdict):
-                    self.expansion.add_seed(counts, verdict.relevant)
-                elif verdict.relevant:
-                    self.expansion.add_page(counts, verdict.score, self._background)
-                elif not is_other_sense(verdict):
-                    self.expansion.add_irrelevant_page(counts)
-            self.grow()
+    def add_visit(self, page: PageLesson) -> None:
+        """Learn from a judged page; only new relevant ones add words (S0-21), and seeds (S3-12)."""
+        self.expansion.record_visit()
+        if page.counts:
+            self._record_surfaces(page.counts, page.surfaces)
+            self._add_page(page)
+        self.grow()
+
+    def _add_page(self, page: PageLesson) -> None:
+        counts = {stem: n for stem, n in page.counts if self._is_allowed(stem)}
+        if self.expansion.waits_for_seeds and page.seed and not page.other_sense:
+            self.expansion.add_seed(counts, page.relevant)
+        elif page.relevant:
+            self.expansion.add_page(counts, page.score, self._background)
+        elif not page.other_sense:
+            self.expansion.add_irrelevant_page(counts)
 
     def grow(self) -> None:
         """Switch to the next table if one is due."""
@@ -155,7 +169,7 @@ class EvolvingTopic:
         """
         weights = table.weights
         gone = frozenset(self.table.weights if removed is None else removed) - weights.keys()
-        self._state.refused = (self._state.refused | gone) - weights.keys()
+        self._refused = (self._refused | gone) - weights.keys()
         self.expansion.rebase(weights, gone)
         self._set_table(self.table.next_version(table))
 
@@ -172,15 +186,18 @@ class EvolvingTopic:
 
     def snapshot(self) -> bytes:
         """The encoded table and expansion."""
-        return msgspec.msgpack.encode(self._state)
+        return _encode_state(self._table, self._expansion, self._refused)
 
     def restore(self, state: bytes) -> None:
         """Continue from a snapshot."""
-        self._state = msgspec.msgpack.decode(state, type=_EvolvingTopicState)
+        stored = msgspec.msgpack.decode(state, type=_EvolvingTopicState)
+        self._table, self._refused = stored.table, stored.refused
+        self._expansion = decode_expansion(stored.expansion, self._expansion)
         self._compiled = None
+        self.past_tables = []
 
     def _is_allowed(self, stem: str) -> bool:
-        return stem not in self._banned and stem not in self._state.refused
+        return stem not in self._banned and stem not in self._refused
 
     def _record_surfaces(self, counts: Sequence[tuple[str, int]], surfaces: Sequence[str]) -> None:
         """Store the surface forms of a page's stems, for display of those that join the table (S0-E4)."""
@@ -190,14 +207,113 @@ class EvolvingTopic:
             self._surface_forms[stem] = word
 
     def _set_table(self, table: WeightTable) -> None:
-        if table is not self._state.table:
+        if table is not self._table:
+            self.past_tables.append(self._table)
             keywords = tuple(k if k.shown else Keyword(k.stem, k.weight, self._label(k.stem)) for k in table.keywords)
-            self._state.table = msgspec.structs.replace(table, keywords=keywords)
+            self._table = msgspec.structs.replace(table, keywords=keywords)
             self._compiled = None
 
     def _label(self, stem: str) -> str:
         """The displayed form of a stem."""
         return self._surface_forms.get(stem, stem)
+
+
+_FROZEN = FrozenExpansion()
+
+
+def _encode_state(table: WeightTable, expansion: Expansion = _FROZEN, refused: frozenset[str] = frozenset()) -> bytes:
+    return msgspec.msgpack.encode(_EvolvingTopicState(table, msgspec.Raw(msgspec.msgpack.encode(expansion)), refused))
+
+
+class _Lesson(msgspec.Struct, array_like=True):
+    pages: list[PageLesson] = []
+    seeds_visited: bool = False
+
+
+_decode_lesson = msgspec.msgpack.Decoder(_Lesson).decode
+
+
+class TopicLearner(BaseLearner):
+    """The topic's table as a learner: see `Learns`. Past tables are stored, to show the topic's history.
+
+    `agent` is the agent that has this table, for its events.
+    """
+
+    saves_every_version = True
+    own_pages_only = True
+
+    def __init__(self, topic: EvolvingTopic, agent: str = "") -> None:
+        self.topic = topic
+        self._agent = agent
+        self._reported_version = topic.version
+
+    @property
+    def version(self) -> int:
+        """That of the table."""
+        return self.topic.version
+
+    @property
+    def waits_for_seeds(self) -> bool:
+        """Whether the table is still to be built from the seeds (S3-12)."""
+        return self.topic.expansion.waits_for_seeds
+
+    def make_lesson(self, outcomes: Sequence[Outcome]) -> bytes:
+        """The judged pages with their terms; empty for a table that never changes."""
+        if self.topic.expansion.is_frozen:
+            return b""
+        pages = [
+            PageLesson(
+                outcome.lead.depth == 0,
+                verdict.relevant,
+                is_other_sense(verdict),
+                verdict.score,
+                analysis.counts,
+                analysis.surfaces,
+            )
+            for outcome in outcomes
+            if (analysis := outcome.analysis) and not outcome.duplicate_of and (verdict := analysis.verdict) is not None
+        ]
+        return msgspec.msgpack.encode(_Lesson(pages)) if pages else b""
+
+    def seeding_lesson(self) -> bytes:
+        """That all seeds were visited."""
+        return msgspec.msgpack.encode(_Lesson(seeds_visited=True))
+
+    def apply_lesson(self, lesson: bytes) -> None:
+        """Learn page by page, so that every version of the table is stored and reported."""
+        found = _decode_lesson(lesson) if lesson else _Lesson()
+        for page in found.pages:
+            self.topic.add_visit(page)
+        if found.seeds_visited:
+            self.topic.finish_seeding()
+
+    def take_events(self, now: float) -> Sequence[Event]:
+        """The new versions of the table."""
+        reported, self._reported_version = self._reported_version, self.topic.version
+        new = [table for table in (*self.topic.past_tables, self.topic.table) if table.version > reported]
+        return [TopicChanged(at=now, version=t.version, added=_added(t), size=len(t), agent=self._agent) for t in new]
+
+    def take_versions(self) -> Sequence[tuple[int, bytes]]:
+        """Past tables, without the counts of their expansion, which are large."""
+        past, self.topic.past_tables = self.topic.past_tables, []
+        return [(table.version, _encode_state(table)) for table in past]
+
+    def snapshot(self) -> bytes:
+        return self.topic.snapshot()
+
+    def worker_state(self) -> bytes:
+        """Workers need the table only."""
+        return _encode_state(self.topic.table)
+
+    def restore(self, state: bytes) -> None:
+        self.topic.restore(state)
+        self._reported_version = self.topic.version
+
+
+def _added(table: WeightTable) -> tuple[str, ...]:
+    """The words that the version before did not have, as they are displayed."""
+    stems = set(table.added)
+    return tuple(sorted(keyword.label for keyword in table.keywords if keyword.stem in stems))
 
 
 def restored_table(state: bytes | None) -> WeightTable:
@@ -206,3 +322,54 @@ def restored_table(state: bytes | None) -> WeightTable:
     if state is not None:
         topic.restore(bytes(state))
     return topic.table
+
+
+# Cosine from which a word counts as a translation. Chosen on an encyclopaedia translated to German, confirmed in French
+# (docs/lab/meaning.md).
+MIN_SIMILARITY = 0.8
+
+
+class TopicTranslations:
+    """Replaces words that mean a word of the topic by that word, in pages of another language than the topic's.
+
+    A page in another language shares few words with the topic. Words with nearly the same vector have nearly the same
+    meaning in each of the languages of the shipped table (`text.word_vectors`), so each such word of a page counts as
+    the topic's word that it means. Pages in the topic's language are not changed: there a similar word is another word.
+
+    `load` returns the vectors; it is called for the first page in another language.
+    """
+
+    def __init__(self, topic: EvolvingTopic, language: str, load: Callable[[], WordVectors]) -> None:
+        self._topic = topic
+        self._language = language_code(language)
+        self._load = load
+        self._pairs: tuple[CompiledTable, Terms, Terms] | None = None
+
+    def wrap_reader(self, read: Callable[[Page], Reading]) -> Callable[[Page], Reading]:
+        """The reader, with the topic's words in place of those that mean them."""
+
+        def read_translated(page: Page) -> Reading:
+            reading = read(page)
+            if not self._is_foreign(reading.language):
+                return reading
+            return msgspec.structs.replace(reading, terms=self.translate(term_array(reading.terms), reading.language))
+
+        return read_translated
+
+    def translate(self, terms: Terms, language: str) -> Terms:
+        """The terms of a text in this language, with the topic's word in place of each word that means it."""
+        foreign, topical = self._word_pairs() if self._is_foreign(language) else (terms[:0], terms[:0])
+        if not foreign.size:
+            return terms
+        at = np.minimum(foreign.searchsorted(terms), foreign.size - 1)
+        return np.where(foreign[at] == terms, topical[at], terms)
+
+    def _is_foreign(self, language: str) -> bool:
+        return bool(language) and language != self._language
+
+    def _word_pairs(self) -> tuple[Terms, Terms]:
+        """Sorted words of other languages and, for each, the topic's word; cached per table of the topic."""
+        table = self._topic.compiled
+        if self._pairs is None or self._pairs[0] is not table:
+            self._pairs = table, *self._load().nearest_terms(table.terms, MIN_SIMILARITY)
+        return self._pairs[1:]

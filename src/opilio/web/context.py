@@ -26,7 +26,8 @@ from opilio.manage.export import escape_formula
 from opilio.store.collection import Collection, open_readonly
 from opilio.web.auth import RateLimiter
 from opilio.web.collections import SearcherPool, ServedCollections
-from opilio.web.stats import CollectionStats
+from opilio.web.processes import launch_state
+from opilio.web.stats import ACTIVE_STATES, CollectionStats, crawl_stats
 
 # tomllib takes quadratic time for keys of thousands of parts.
 _LONG_KEY = re.compile(r"(?<![\w\"'-])(?:[\w\"'-]++[ \t]*+\.[ \t]*+){100}")
@@ -333,6 +334,15 @@ class AppContext:
         tally = self._stats.setdefault(collection.folder, CollectionStats())
         tally.refresh(collection)
         return tally
+
+    def crawl_status(self, collection: Collection, stats: CollectionStats | None = None) -> dict[str, Any]:
+        """The run header. A crawl that was just launched has the state `starting`. `stats`: those just read."""
+        status = crawl_stats(collection, stats or self.stats(collection), self.clock.now())
+        if status["state"] not in ACTIVE_STATES:
+            launch = launch_state(collection.folder, status["started_at"])
+            status["launch_failed"] = launch == "failed"
+            status["state"] = "starting" if launch == "starting" else status["state"]
+        return status
 
     def forget(self, name: str) -> None:
         """Serve a collection no longer; called after its deletion."""

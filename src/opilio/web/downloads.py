@@ -28,7 +28,6 @@ from opilio.web.charts import Chart, ChartLine, Points, harvest_chart, harvest_s
 from opilio.web.collections import slug
 from opilio.web.context import AppContext, Param, RawRoute, attachment_header, parse_params
 from opilio.web.pages.crawl import live_data
-from opilio.web.stats import crawl_stats
 
 X_AXIS_PARAM = Param(name="x", about="X axis.", kind="choice", choices=("pages", "time"), default="pages")
 CURVE_ROUTES = tuple(
@@ -182,7 +181,7 @@ def _read_workers(context: AppContext, name: str) -> dict[str, WorkerFigures]:
 def _read_stats(context: AppContext, name: str) -> dict[str, Any] | None:
     try:
         with context.open(name) as collection:
-            return crawl_stats(collection, context.stats(collection), context.clock.now())
+            return context.crawl_status(collection)
     except CollectionError:
         return None
 

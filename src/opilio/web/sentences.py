@@ -8,7 +8,7 @@ from typing import Any
 
 from opilio.core.protocols import LENGTH, LINK_TO_PAGE, PAGE_ALONE, SITE_TEXT
 from opilio.core.records import Reason
-from opilio.engine.commands import LABEL_REASON
+from opilio.engine.commands import EVERY_HOST, LABEL_REASON
 
 MAX_WORDS = 4
 MODEL_PREFIX = "text model: "
@@ -45,6 +45,11 @@ FAILURES = {
     "consent": "consent form: the page needs a choice by the visitor",
     "scope": "out of scope",
     "signal": "denied by the owner's signals (politeness.heed)",
+    "soft-404": "error page with a success status",
+    "archive": "the archive has changed",
+    "analysis-limit": "page takes too much time or memory to analyze",
+    "analysis-crash": "page ended the process that analyzed it",
+    "internal": "internal error: please report it",
 }
 STATUS_WORDS = {401: "login required", 403: "forbidden", 404: "not found", 410: "gone", 429: "too many requests"}
 STATUS_WORDS |= {500: "server error", 502: "bad gateway", 503: "service unavailable", 504: "gateway timeout"}
@@ -82,12 +87,21 @@ def event_sentence(kind: str, fields: dict[str, Any]) -> str:
     """An event as a sentence; empty for kinds that have none, which are shown as fields.
 
     >>> event_sentence("CommandApplied", {"command": "ban", "target": "a.example"})
-    'Command ban was applied to a.example.'
+    'Host banned: a.example.'
     """
     if kind in _COMPOSED:
         return _COMPOSED[kind](fields)
     simple = _SENTENCES.get(kind)
     return simple.format(**{"reason": "", **fields}) if simple else ""
+
+
+def without_settings(stop_reason: str) -> str:
+    """A stop reason without the setting that it names for the command line.
+
+    >>> without_settings("harvest of the last 500 pages fell below 0.01 (stop.harvest_below; 0 continues)")
+    'harvest of the last 500 pages fell below 0.01'
+    """
+    return re.sub(r" \(stop\.[^)]*\)", "", stop_reason)
 
 
 def _robots_read(fields: dict[str, Any]) -> str:
@@ -112,13 +126,35 @@ def _started(fields: dict[str, Any]) -> str:
     return f"Crawl {'resumed' if fields.get('resumed') else 'started'} with strategy {fields.get('strategy')}."
 
 
+def _stopped(fields: dict[str, Any]) -> str:
+    reason = without_settings(str(fields.get("reason") or ""))
+    counts = f"{fields.get('pages', 0):,} pages, {fields.get('relevant', 0):,} relevant"
+    return f"Crawl stopped with {counts}{f': {reason}' if reason else ''}."
+
+
 def _labeled(fields: dict[str, Any]) -> str:
     return f"{fields.get('url')} was labelled {'relevant' if fields.get('relevant') else 'not relevant'}."
 
 
+_COMMANDS = {
+    "pause": "Crawl paused.",
+    "resume": "Crawl continued after a pause.",
+    "stop": "Stop requested: {target}.",
+    "ban": "Host banned: {target}.",
+    "exclude": "URLs excluded: {target}.",
+    "delay": "Host slowed down: {target}.",
+    "boost": "URL boosted: {target}.",
+    "boost_host": "Host boosted: {target}.",
+    "unboost_host": "Boost removed from the host {target}.",
+    "retry": "Failed URLs queued again: {target}.",
+}
+
+
 def _command_applied(fields: dict[str, Any]) -> str:
-    target = f" to {fields['target']}" if fields.get("target") else ""
-    return f"Command {fields.get('command')} was applied{target}."
+    command, target = str(fields.get("command")), str(fields.get("target") or "")
+    if command in _COMMANDS and (target or "{" not in _COMMANDS[command]):
+        return _COMMANDS[command].format(target="all hosts" if target == EVERY_HOST else target)
+    return f"Command {command} was applied{f' to {target}' if target else ''}."
 
 
 def _agent_lost(fields: dict[str, Any]) -> str:
@@ -142,6 +178,7 @@ _COMPOSED: dict[str, Callable[[dict[str, Any]], str]] = {
     "HostBackedOff": _backed_off,
     "TopicChanged": _topic_changed,
     "CrawlStarted": _started,
+    "CrawlStopped": _stopped,
     "PageLabeled": _labeled,
     "CommandApplied": _command_applied,
     "AgentLost": _agent_lost,
@@ -149,7 +186,6 @@ _COMPOSED: dict[str, Callable[[dict[str, Any]], str]] = {
     "PageRemoved": _page_removed,
 }
 _SENTENCES = {
-    "CrawlStopped": "Crawl stopped with {pages} pages, {relevant} relevant: {reason}.",
     "SeedsFound": "{found} seeds found for “{query}”, {new} of them new.",
     "TrapFound": "Trap on {host}: URLs like {pattern} are skipped ({reason}).",
     "TrapRetried": "{urls} URLs like {pattern} are queued again after a low yield.",

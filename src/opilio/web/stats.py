@@ -176,6 +176,7 @@ def crawl_stats(collection: Collection, stats: CollectionStats, now: float) -> d
         "harvest": counts.relevant / counts.pages if counts.pages else 0.0,
         "harvest_now": _recent_harvest(stats),
         "pages_per_s": round(rate, 2),
+        "seconds": round(stats.times[-1] - stats.times[0], 1) if stats.times else 0.0,
         "fetched": counts.fetched,
         "failed": counts.failed,
         "duplicates": counts.duplicates,
@@ -233,7 +234,7 @@ def alerts(counts: CrawlCounts, stats: CollectionStats, state: str) -> list[str]
     found = []
     last = stats.relevant[-ALERT_WINDOW_PAGES:]
     if state in ACTIVE_STATES and len(last) == ALERT_WINDOW_PAGES and sum(last) < ALERT_WINDOW_PAGES * LOW_HARVEST:
-        few = f"only {sum(last)} were" if any(last) else "none were"
+        few = f"only {sum(last)} {'was' if sum(last) == 1 else 'were'}" if any(last) else "none were"
         found.append(f"Of the last {ALERT_WINDOW_PAGES} pages, {few} relevant: there may be little left to find.")
     if counts.fetched >= ALERT_WINDOW_PAGES and counts.failed > counts.fetched * HIGH_FAILURE_RATE:
         share = counts.failed / counts.fetched

@@ -17,7 +17,7 @@ from opilio.core.files import pluralize
 from opilio.web import charts
 from opilio.web.auth import AccessPolicy
 from opilio.web.context import AppContext, PageRequest, PageView
-from opilio.web.sentences import failure_words
+from opilio.web.sentences import failure_words, without_settings
 
 # Control characters, and those that override or embed a writing direction or can't be seen (Unicode TR 36).
 INVISIBLE_CHARACTERS = re.compile(
@@ -198,6 +198,7 @@ _FILTERS = {
     "number": number,
     "pluralize": pluralize,
     "share": format_ratio,
+    "percent": charts.percent,
     "size": size,
     "event_name": event_name,
     "failure_words": failure_words,
@@ -205,12 +206,13 @@ _FILTERS = {
     "format_duration": format_duration,
     "format_day": format_day,
     "format_time": charts.format_time,
+    "without_settings": without_settings,
     "http_url": http_url_or_empty,
     "q": lambda text: quote(text, safe=""),
 }
 # The pages of a collection: name of the group, its icon, and (path, name) of its pages.
 COLLECTION_TABS = (
-    ("Crawl", "crawl", (("", "Crawl"), ("/manage", "Manage"))),
+    ("Crawl", "crawl", (("", "Overview"), ("/manage", "Manage"))),
     ("Pages", "pages", (("/pages", "Pages"), ("/review", "Review"), ("/lists", "Lists"), ("/subtopics", "Subtopics"))),
     ("Topic", "topic", (("/topic", "Topic"), ("/seeds", "Seeds"))),
     ("Hosts", "hosts", (("/hosts", "Hosts"), ("/graph", "Graph"), ("/queue", "Queue"))),

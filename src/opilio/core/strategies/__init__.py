@@ -32,7 +32,7 @@ def load_strategy(name: str) -> Tree:
     known = _find_strategies()
     if name not in known:
         hint = suggest_name(name, sorted(known))
-        raise ConfigError(f"--strategy {name}: unknown{hint}; known: {', '.join(sorted(known))}")
+        raise ConfigError(f"strategy '{name}': unknown{hint}; known: {', '.join(sorted(known))}")
     file = known[name]
     if isinstance(file, Path):
         return read_toml(file)

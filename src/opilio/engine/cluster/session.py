@@ -14,8 +14,8 @@ from types import TracebackType
 import msgspec
 
 from opilio.core.errors import ConfigError
-from opilio.core.events import CrawlStarted, Event, EventListener
-from opilio.core.protocols import ChecksRequests, Fetcher
+from opilio.core.events import Event, EventListener
+from opilio.core.protocols import ChecksRequests, Fetcher, LooksUpNames
 from opilio.core.records import Tier
 from opilio.core.settings import Settings, StopSettings, Tree
 from opilio.engine.cluster.trainer import STOPPING, Trainer
@@ -30,21 +30,19 @@ from opilio.engine.revisit.scheduler import with_conditional_requests
 from opilio.engine.visit import Visitor
 from opilio.engine.wiring.assembly import AGENTS, CrawlAnalysis, assembly_kind, open_analysis
 from opilio.engine.wiring.build import (
+    build_frontier,
     build_frontier_policy,
-    configured_seeds,
     effective_patience,
     lease_size,
-    seed_leads,
     visit_limits,
 )
 from opilio.engine.wiring.fetcher import adapt_to_archives, archived_urls, build_fetcher, visiting_fetcher
 from opilio.engine.wiring.seeding import open_seed_sources
-from opilio.engine.wiring.session import create_collection, resolve_workers
+from opilio.engine.wiring.session import begin_run, create_collection, resolve_workers
 from opilio.engine.wiring.settings import CheckedSettings, resumed_settings
 from opilio.engine.wiring.start import load_topic_and_states
 from opilio.engine.workers.pool import InlinePool
 from opilio.frontier.policy import refuse_nothing
-from opilio.frontier.postgres.frontier import PostgresFrontier
 from opilio.seeds.finder import FoundSeeds
 from opilio.store.collection import Collection, load_settings
 from opilio.store.postgres.cluster import (
@@ -153,7 +151,8 @@ class ClusterSession:
         """Politeness that holds across workers."""
         politeness, clock = self._settings.politeness, self._clock
         shares_addresses = politeness.share_address and not self._settings.fetch.proxy
-        resolver = AddressResolver(self._settings.fetch.resolve) if shares_addresses else None
+        names = fetcher if isinstance(fetcher, LooksUpNames) else None
+        resolver = AddressResolver(self._settings.fetch.resolve, names) if shares_addresses else None
         throttle = HostThrottle(clock, resolver, 0.0, AddressReservations(shared))
         throttle.host_delays_s = rules.host_delays_s
 
@@ -185,14 +184,8 @@ class ClusterSession:
                 return
             url_filter = UrlFilter(refuse_nothing)
             url_filter.archived = archived_urls(fetcher)
-            policy = build_frontier_policy(self._settings, collection, url_filter)
-            frontier = PostgresFrontier(collection.connection, policy)
-            frontier.add(seed_leads(self._settings), now)
-            writer = CollectionWriter(collection, None)
-            writer.write_seeds(configured_seeds(self._settings))
-            stop = msgspec.json.encode(self._settings.stop).decode()
-            collection.set_meta(state="running", stop_reason="", started_at=now, paused="", stop=stop)
-            writer.write_events([CrawlStarted(at=now, strategy=self._settings.strategy, resumed=state != "")])
+            frontier = build_frontier(self._settings, collection, url_filter)
+            begin_run(collection, CollectionWriter(collection, None), frontier, self._settings, now)
 
 
 class ClusterRun:

@@ -274,22 +274,31 @@ class _Training:
 
     async def _idle_reason(self, now: float) -> str:
         """Nothing waits and nothing is in flight: find more seeds, or say why there is nothing left."""
-        progress = crawl_progress(self._db)
-        if progress.backlog or progress.leased or progress.paused:
+        if self._is_busy():
             return ""
         self._revisits_at = 0.0
         self._enqueue_revisits()
-        if finished := self._writing.committer.stop_reason(now):
-            return finished
+        finished = self._writing.committer.stop_reason(now)
         wakes_at = self._writing.committer.next_due_at(now)
+        wait_s = 0.0 if wakes_at is None else wakes_at - now
+        too_long = wait_s > self._rules.max_wait_s and not self._writing.committer.continuous
+        # A worker may have leased the last queued URL, and even returned it, since the first look.
+        if (finished or wakes_at is None or too_long) and self._is_busy():
+            return ""
+        if finished:
+            return finished
         if wakes_at is None:
             await self._writing.reseeder.find_more_seeds(now)
             return self._writing.reseeder.stop_reason
-        wait_s = wakes_at - now
-        if wait_s > self._rules.max_wait_s and not self._writing.committer.continuous:
+        if too_long:
             return describe_wait(wait_s, self._writer.counts)
         await asyncio.sleep(min(COMMAND_POLL_S, max(0.0, wait_s)))
         return ""
+
+    def _is_busy(self) -> bool:
+        """Whether results wait or hosts are leased, or nothing may be leased because the crawl is paused."""
+        progress = crawl_progress(self._db)
+        return bool(progress.backlog or progress.leased or progress.paused)
 
     async def _drain(self) -> None:
         """Apply what workers still bring; requests in flight are given some time."""

@@ -1,5 +1,5 @@
 """Recognises spider traps by URL: endless paths, calendars, queries that multiply, session ids, sorted listings,
-tools of wikis. Pure.
+tools of wikis and forums. Pure.
 
 It is called once for every URL that is new to the frontier, so it counts distinct URLs. Large honest sites must pass:
 a directory of 50,000 pages, a forum of `?id=N`, the dated archive of a newspaper.
@@ -18,7 +18,8 @@ from opilio.core.events import TrapFound
 from opilio.core.scope import ScopeSettings, UrlScope
 from opilio.core.settings import Settings
 from opilio.core.urls import host_of
-from opilio.engine.politeness.waste_control import GivenUpPlace, YieldMonitor
+from opilio.engine.politeness.host_yield import GivenUpPlace
+from opilio.engine.politeness.waste_control import YieldMonitor
 from opilio.frontier.policy import refuse_nothing
 from opilio.frontier.sqlite.queries import accepted_urls
 from opilio.store.collection import Collection
@@ -89,6 +90,11 @@ _WIKI_TOOL = re.compile(
 _SPECIAL_PAGE = re.compile(
     r"(?:[/=])Special:(?:WhatLinksHere|RecentChanges|RecentChangesLinked|CreateAccount|UserLogin|MyContributions|MyTalk"
     r"|Contributions|SpecialPages|Log|CiteThisPage|Search|Book|Export|PermanentLink|UrlShortener|ElectronPdf)\b"
+).search
+# Forms around the threads of a forum (phpBB, vBulletin), and other views of the same thread.
+_FORUM_TOOL = re.compile(
+    r"(?:^|/)(?:(?:posting|ucp|newreply|newthread|report)\.php\?"
+    r"|(?:viewtopic|showthread)\.php\?(?:[^#]*&)?(?:view=(?:print|unread|newest|next|previous)|goto=new\w+)(?:&|$))"
 ).search
 _DIGITS = re.compile(r"\d+")
 
@@ -170,6 +176,8 @@ class TrapDetector:
             return "sorted listing"
         if _WIKI_TOOL(query):
             return "wiki tool"
+        if ".php" in path and _FORUM_TOOL(f"{path}?{query}"):
+            return "forum tool"
         names = sorted(part.partition("=")[0] for part in query.split("&"))
         if len(names) > limits.max_parameters:
             return "too many parameters"

@@ -18,8 +18,8 @@ from opilio.core.protocols import (
     Frontier,
     HasLearners,
     Judge,
+    Learns,
     LinkScorer,
-    OnlineLearner,
     Parser,
     Ranker,
     SamplesPages,
@@ -33,7 +33,7 @@ from opilio.engine.analysis import PageAnalyzer, PageFeatures, SharedParts, with
 from opilio.engine.learning import NO_OWNER, LearnerGroup, Owner, restore_state
 from opilio.engine.link_scoring import LinkScorerContext, build_link_scorer, with_boost
 from opilio.engine.reseeding import seeds_finished_check
-from opilio.engine.wiring.topic import build_query_log_reader
+from opilio.engine.wiring.topic import build_query_log_reader, initial_expansion
 from opilio.engine.workers.pool import AnalysisPool, InlinePool, WorkerPool
 from opilio.engine.workers.process import AnalysisLimits
 from opilio.parse.html import HtmlParser
@@ -44,8 +44,8 @@ from opilio.text.reading import PageReader
 from opilio.text.term_arrays import term_array
 from opilio.text.tokens import UrlTerms
 from opilio.text.vocabulary import Vocabulary
-from opilio.text.word_vectors import one_blas_thread
-from opilio.topic.evolving import EvolvingTopic
+from opilio.text.word_vectors import load_word_vectors, one_blas_thread
+from opilio.topic.evolving import EvolvingTopic, TopicLearner, TopicTranslations
 from opilio.topic.page_terms import SITE_TEXT_STATE, CachedIdf, PageTerms, SiteText
 from opilio.topic.setup import (
     BuildContext,
@@ -66,13 +66,14 @@ PageReaderFactory = Callable[[Settings, Vocabulary], Callable[[Page], Reading]]
 
 @dataclass(frozen=True, slots=True)
 class AnalysisParts:
-    """The analyzer of a crawler and its learners by the names of their states.
+    """The analyzer of a crawler and its learners by the names of their states; `topics` are the tables among them.
 
     `agents` are the parts of each agent where several share the crawl; `owner` is the agent that has these parts.
     """
 
     analyzer: PageAnalyzer
-    learners: dict[str, OnlineLearner]
+    learners: dict[str, Learns]
+    topics: dict[str, TopicLearner]
     ranker: Ranker
     agents: "tuple[AnalysisParts, ...]" = ()
     owner: Owner = NO_OWNER
@@ -80,12 +81,7 @@ class AnalysisParts:
     @property
     def evolving_topic(self) -> EvolvingTopic:
         """The table of the crawl's topic."""
-        return self.topics[TOPIC_STATE]
-
-    @property
-    def topics(self) -> dict[str, EvolvingTopic]:
-        """The tables of the crawl and its agents, by the names of their states."""
-        return {name: learner for name, learner in self.learners.items() if isinstance(learner, EvolvingTopic)}
+        return self.topics[TOPIC_STATE].topic
 
     def parts_of(self, agent: int) -> "AnalysisParts":
         """The parts of an agent by its number; these where there is no such agent."""
@@ -132,9 +128,15 @@ def build_crawler_parts(
     vocabulary = shared.vocabulary
     banned = frozenset(vocabulary.stem_of(term) for text in topic.contexts for term in vocabulary.terms(text))
     query_log = build_query_log_reader(settings, vocabulary)
-    evolving = EvolvingTopic(WeightTable(), None, background_idf, query_log, banned)
+    expansion = initial_expansion(settings)
+    evolving = EvolvingTopic(WeightTable(), expansion, background_idf, query_log, banned)
+    topic_learner = TopicLearner(evolving, owner.agent)
     idf = CachedIdf(background_frequencies().__getitem__)
-    words = PageTerms(vocabulary.terms, idf, title=settings.topic.title_weight)
+    read, translate = shared.read, None
+    if settings.topic.translate:
+        translations = TopicTranslations(evolving, vocabulary.language, partial(load_word_vectors, vocabulary))
+        read, translate = translations.wrap_reader(read), translations.translate
+    words = PageTerms(vocabulary.terms, idf, title=settings.topic.title_weight, translate=translate)
     all_genres = build_genres(settings, vocabulary, ())
     genres = build_genres(settings, vocabulary, topic.genres) if topic.genres else all_genres
     context = BuildContext(settings, topic, evolving, vocabulary, words, UrlTerms(vocabulary), genres, states)
@@ -143,9 +145,9 @@ def build_crawler_parts(
     if shared.wrap_judge is not None:
         judge = shared.wrap_judge(judge)
     ranker: Ranker = build_component("rank", settings.rank, context)
-    learners: dict[str, OnlineLearner] = {TOPIC_STATE: evolving}
+    learners: dict[str, Learns] = {TOPIC_STATE: topic_learner}
     expands_by_pages = settings.expansion["kind"] not in ("none", "query-log")
-    # Nothing else learns words for good, so other crawls need not count the texts of sites.
+    # Nothing else adds words permanently, so other crawls need not count the texts of sites.
     site_text = SiteText(vocabulary.terms) if expands_by_pages and settings.topic.skip_site_text else None
     if site_text is not None:
         learners[SITE_TEXT_STATE] = site_text
@@ -162,8 +164,8 @@ def build_crawler_parts(
     sample = sampler.sample if sampler is not None else None
     features = PageFeatures(vocabulary, all_genres.detect, expands_by_pages, sample, with_link, site_text)
     features.counts_irrelevant = settings.expansion["kind"] == "pagewise" and settings.expansion["share"] > 0.0
-    analyzer = PageAnalyzer(shared.parser, shared.read, judge, ranker, features, learners, records=shared.make_records)
-    return AnalysisParts(analyzer, learners, ranker, owner=owner)
+    analyzer = PageAnalyzer(shared.parser, read, judge, ranker, features, learners, records=shared.make_records)
+    return AnalysisParts(analyzer, learners, {TOPIC_STATE: topic_learner}, ranker, owner=owner)
 
 
 def build_page_reader(settings: Settings, vocabulary: Vocabulary) -> Callable[[Page], Reading]:
@@ -252,7 +254,7 @@ class SingleCrawler:
     def build_writers(self, context: WriterContext, parts: AnalysisParts) -> CrawlWriters:
         settings, collection, frontier = context.settings, context.collection, context.frontier
         seeds_finished = seeds_finished_check(settings, frontier, collection)
-        learning = LearnerGroup(parts.learners, collection, context.writer, seeds_finished=seeds_finished)
+        learning = LearnerGroup(parts.learners, collection, seeds_finished=seeds_finished)
         return CrawlWriters(frontier, learning, build_boosted_scorer(settings, collection, parts))
 
 

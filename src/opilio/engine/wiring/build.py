@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from opilio.core.clock import Clock
-from opilio.core.protocols import DuplicateDetector, Fetcher, Frontier, SeedSource
+from opilio.core.protocols import DuplicateDetector, Fetcher, Frontier, LooksUpNames, SeedSource
 from opilio.core.records import Lead, Seed
 from opilio.core.registry import build_component
 from opilio.core.settings import Settings
@@ -30,14 +30,12 @@ from opilio.engine.revisit.outcomes import RevisitOutcomes
 from opilio.engine.revisit.scheduler import RevisitScheduler, with_conditional_requests
 from opilio.engine.visit import VisitLimits, Visitor
 from opilio.engine.wiring.assembly import AnalysisParts, CrawlAnalysis, CrawlWriters, WriterContext, crawl_assembly
-from opilio.engine.wiring.fetcher import ARCHIVE_URLS_LEASED, ARCHIVE_URLS_PER_LEASE, visiting_fetcher
+from opilio.engine.wiring.fetcher import ARCHIVE_URLS_PER_LEASE, visiting_fetcher
 from opilio.frontier.policy import FrontierLimits, FrontierPolicy, MergePolicy, refuse_nothing
-from opilio.frontier.postgres.frontier import PostgresFrontier
-from opilio.frontier.sqlite.claims import ClaimableFrontier
+from opilio.frontier.postgres.frontier import open_frontier
 from opilio.frontier.sqlite.queries import longest_delay
 from opilio.store.collection import Collection
 from opilio.store.pages import rendered_hosts
-from opilio.store.postgres.collection import PostgresCollection
 from opilio.store.writer import CollectionWriter, stored_robots
 from opilio.topic.setup import build_vocabulary
 
@@ -68,10 +66,7 @@ class WritingParts(NamedTuple):
 
 def build_frontier(settings: Settings, collection: Collection, url_filter: UrlFilter | None = None) -> Frontier:
     """The frontier of a collection."""
-    policy = build_frontier_policy(settings, collection, url_filter)
-    if isinstance(collection, PostgresCollection):
-        return PostgresFrontier(collection.connection, policy)
-    return ClaimableFrontier(collection.connection, policy)
+    return open_frontier(collection.connection, build_frontier_policy(settings, collection, url_filter))
 
 
 def build_frontier_policy(
@@ -174,7 +169,8 @@ def lease_size(settings: Settings) -> LeaseSize:
     if settings.frontier.per_host:
         return LeaseSize(settings.frontier.per_host)
     if settings.fetch.archives:
-        return LeaseSize(ARCHIVE_URLS_PER_LEASE, ARCHIVE_URLS_LEASED)
+        connections = settings.engine.connections
+        return LeaseSize(min(ARCHIVE_URLS_PER_LEASE, connections), connections)
     return LeaseSize(1 if settings.politeness.delay_s > 0 else LEASE_URLS_WITHOUT_DELAY)
 
 
@@ -204,7 +200,7 @@ def _build_command_inbox(
             environment.writer,
             writers.frontier,
             environment.url_filter.host_rules,
-            parts.topics,
+            lambda: parts.topics,
             writers.learning.retire_agent,
             committer.apply_labels,
         ),
@@ -222,7 +218,8 @@ def _build_host_gate(
     if resumed:
         # A host that the last run requested just before its end may share an address with any other.
         not_before = clock.now() + max(politeness.delay_s, longest_delay(connection, clock.now()))
-    resolver = AddressResolver(settings.fetch.resolve) if shares_addresses else None
+    names = environment.fetcher if isinstance(environment.fetcher, LooksUpNames) else None
+    resolver = AddressResolver(settings.fetch.resolve, names) if shares_addresses else None
     throttle = HostThrottle(clock, resolver, not_before)
     throttle.host_delays_s = environment.url_filter.host_rules.host_delays_s
 

@@ -8,7 +8,7 @@ from platformdirs import user_cache_path
 
 from opilio import __version__
 from opilio.core.clock import Clock
-from opilio.core.protocols import Fetcher
+from opilio.core.protocols import Fetcher, ReadsArchives
 from opilio.core.records import CONTENT_TYPE_FAILURE, SCOPE_FAILURE, Failure
 from opilio.core.registry import FETCHERS, load_plugin
 from opilio.core.scope import page_refusal
@@ -22,10 +22,9 @@ from opilio.fetch.identity import Credentials, RequestIdentity, RequestSigner
 from opilio.parse.documents.formats import document_formats, extensions_of_types, missing_types, readable_types
 from opilio.text.languages import language_code
 
-# Of a crawl of archives: few hosts at a time with many URLs each, so that a batch of pages is committed at once.
-ARCHIVE_HOSTS = 16
+# Of a crawl of archives: leases of many URLs are cheaper, and so are commits of many pages.
 ARCHIVE_URLS_PER_LEASE = 16
-ARCHIVE_URLS_LEASED = 128  # of few hosts together
+ARCHIVE_URLS_PER_CONNECTION = 4  # in flight, however many hosts they are of
 ARCHIVE_BATCH = 1_024  # more than are in flight: a commit is due when half of them are finished
 
 BuildFetcher = Callable[[Settings, Clock], Fetcher]
@@ -51,14 +50,12 @@ def reuse_archives(web: ArchiveWeb | None) -> BuildFetcher | None:
 
 def visiting_fetcher(fetcher: Fetcher, settings: Settings) -> Fetcher:
     """The fetcher of pages: those of archives are read by the workers, unless a browser needs them here."""
-    if isinstance(fetcher, ArchiveFetcher) and not settings.browser.on:
-        return ArchiveFetcher(fetcher.web, packed=True)
-    return fetcher
+    return fetcher.for_workers() if isinstance(fetcher, ReadsArchives) and not settings.browser.on else fetcher
 
 
 def archived_urls(fetcher: Fetcher) -> Container[str] | None:
     """The URLs that a fetcher of archives can answer; None for the live web."""
-    return fetcher.web if isinstance(fetcher, ArchiveFetcher) else None
+    return fetcher.urls if isinstance(fetcher, ReadsArchives) else None
 
 
 def adapt_to_archives(settings: Settings) -> Settings:
@@ -70,11 +67,14 @@ def adapt_to_archives(settings: Settings) -> Settings:
         return settings
     politeness = {"delay_s": 0.0, "max_crawl_delay_s": 0.0, "share_address": False}
     engine = settings.engine
-    hosts = min(engine.connections, max(ARCHIVE_HOSTS, 4 * engine.workers))
     return msgspec.structs.replace(
         settings,
         politeness=msgspec.structs.replace(settings.politeness, **politeness),
-        engine=msgspec.structs.replace(engine, connections=hosts, batch=max(engine.batch, ARCHIVE_BATCH)),
+        engine=msgspec.structs.replace(
+            engine,
+            connections=engine.connections * ARCHIVE_URLS_PER_CONNECTION,
+            batch=max(engine.batch, ARCHIVE_BATCH),
+        ),
         seeds=msgspec.structs.replace(settings.seeds, offline=True),
     )
 
@@ -115,7 +115,7 @@ def build_browser(settings: Settings, fetcher: Fetcher, clock: Clock | None = No
     fetch, browser = settings.fetch, settings.browser
     limits = BrowserLimits(timeout_s=browser.timeout_s, scrolls=browser.scrolls, dom_bytes=fetch.max_bytes)
     chromium = ChromiumBrowser(find_chromium(browser.path), user_agent(settings), limits)
-    archived = isinstance(fetcher, ArchiveFetcher)
+    archived = archived_urls(fetcher) is not None
     return BrowserTools(chromium, fetcher if archived else build_curl_fetcher(settings, clock, AnyResponse()))
 
 

@@ -24,7 +24,7 @@ from opilio.seeds.api_client import ApiTransport, EngineClient, Quota, RequestLi
 from opilio.seeds.engines import mediawiki, paged
 from opilio.seeds.engines.paged import EngineAdapter, PagedSource
 from opilio.seeds.engines.searxng import SearxngSource
-from opilio.seeds.queries import plain_query
+from opilio.seeds.finder import plain_query
 from opilio.seeds.url_lists import FileSource, SearchSource, SitemapSource
 
 OptionValue = TypeVar("OptionValue", str, tuple[str, ...])
@@ -90,19 +90,6 @@ def marginalia_engine(
     per_domain: Positive = 2,
 ) -> SeedSource:
     adapter = paged.Marginalia(context.api_key(key), url, per_domain, trusted=url != paged.MARGINALIA_URL)
-    return context.paged_engine(adapter)
-
-
-def google_engine(
-    context: EngineContext,
-    *,
-    key: str = "env:GOOGLE_API_KEY",
-    cx: str = "",
-    url: str = paged.GOOGLE_URL,
-    language: str = "",
-) -> SeedSource:
-    engine = _require_option(context, "cx", cx)
-    adapter = paged.Google(context.api_key(key), engine, url, language, trusted=url != paged.GOOGLE_URL)
     return context.paged_engine(adapter)
 
 

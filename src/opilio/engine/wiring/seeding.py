@@ -29,12 +29,13 @@ from opilio.seeds.finder import (
     DailyQuota,
     FoundSeeds,
     SeedRequest,
+    count_query_words,
     find_irrelevant_seeds,
     find_seeds,
     join_found,
+    off_topic_queries,
     order_by_meaning,
 )
-from opilio.seeds.queries import count_query_words, off_topic_queries
 from opilio.seeds.url_lists import FailingSource
 from opilio.text.languages import is_known_language, language_code
 
@@ -156,7 +157,7 @@ async def find_configured_irrelevant_seeds(
 
 
 async def with_found_seeds(settings: Settings, archives: ArchiveWeb | None = None) -> tuple[Settings, FoundSeeds]:
-    """Settings with the seeds that engines bring, or that `archives` contain, for a crawl that was given none."""
+    """Settings with the seeds that engines propose, or that `archives` contain, for a crawl that was given none."""
     if settings.seeds.urls:
         return settings, FoundSeeds()
     if archives is not None:
@@ -214,9 +215,9 @@ def no_results_message(found: FoundSeeds, request: SeedRequest) -> str:
     """Why there are no seeds, in one line."""
     failed = "; ".join(map(str, found.problems))
     if not found.voters:
-        return f"no engine brought a seed: {failed or 'none has anything on this topic'}"
+        return f"no engine found a seed: {failed or 'none knows a page on this topic'}"
     among = {"any": "", "two": " that two of them name", "all": " that all of them name"}[request.agree]
-    hint = "" if request.agree == "any" else "; --set seeds.agree=any takes what one names"
+    hint = "" if request.agree == "any" else "; --set seeds.agree=any accepts URLs that one names"
     also = f" ({failed})" if failed else ""
     return f'{", ".join(found.voters)} found nothing on "{request.query}"{among}{hint}{also}'
 

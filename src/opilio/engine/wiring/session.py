@@ -17,7 +17,7 @@ from opilio import __version__
 from opilio.core.clock import Clock, SystemClock
 from opilio.core.errors import ConfigError, UsageError
 from opilio.core.events import CrawlStarted, ProblemsFound, SeedsFound
-from opilio.core.protocols import Database
+from opilio.core.protocols import Database, Frontier
 from opilio.core.records import url_key
 from opilio.core.scope import UrlScope
 from opilio.core.settings import Settings, Tree
@@ -31,7 +31,7 @@ from opilio.engine.wiring.assembly import AnalysisOptions, open_analysis
 from opilio.engine.wiring.build import (
     Environment,
     build_engine,
-    build_frontier_policy,
+    build_frontier,
     configured_seeds,
     seed_leads,
 )
@@ -50,7 +50,6 @@ from opilio.engine.wiring.start import Notify, load_topic_and_states, train_befo
 from opilio.engine.workers.pool import available_cpus
 from opilio.frontier.schema import create_frontier_tables as create_frontier
 from opilio.frontier.schema import create_postgres_frontier
-from opilio.frontier.sqlite.claims import ClaimableFrontier
 from opilio.seeds.finder import FoundSeeds
 from opilio.store.annotations import delete_new_collection
 from opilio.store.collection import Collection, CreateTables, is_linked, load_settings
@@ -129,9 +128,8 @@ class CrawlSession:
         year = datetime.fromtimestamp(self._clock.now(), UTC).year
         url_filter = build_url_filter(settings, collection, resumed, year, unreadable_extensions(settings))
         url_filter.archived = archived_urls(fetcher)
-        policy = build_frontier_policy(settings, collection, url_filter)
-        frontier = ClaimableFrontier(collection.connection, policy)
-        self._prepare_run(frontier, resumed)
+        frontier = build_frontier(settings, collection, url_filter)
+        self._prepare_run(frontier)
         browser = build_browser(settings, fetcher, self._clock) if settings.browser.on else None
         if browser is not None:
             self._exit_stack.push_async_callback(browser.fetcher.close)
@@ -157,27 +155,30 @@ class CrawlSession:
             self._writer.write_events([event])
         self.engine.publish([event])
 
-    def _prepare_run(self, frontier: ClaimableFrontier, resumed: bool) -> None:
+    def _prepare_run(self, frontier: Frontier) -> None:
         now = self._clock.now()
         with self._collection.unit_of_work():
             create_frontier(self._collection.connection, bounded=self._settings.frontier.max_queued > 0)
             adjust_for_clock_change(self._collection, now)
             frontier.recover(now)
-            retry_unreachable(self._collection, frontier, self._settings.fetch, now)
-            self._apply_changed_scope(frontier, resumed)
-            frontier.add(seed_leads(self._settings), now)
-            self._writer.write_seeds(configured_seeds(self._settings))
-            stop = msgspec.json.encode(self._settings.stop).decode()
-            self._collection.set_meta(state="running", stop_reason="", started_at=now, paused="", stop=stop)
-            self._writer.write_events([CrawlStarted(at=now, strategy=self._settings.strategy, resumed=resumed)])
+            begin_run(self._collection, self._writer, frontier, self._settings, now)
 
-    def _apply_changed_scope(self, frontier: ClaimableFrontier, resumed: bool) -> None:
-        """Drop queued URLs that the scope of this run excludes, if it differs from that of the last run."""
-        scope = msgspec.json.encode(self._settings.scope).decode()
-        has_rules = bool(self._settings.scope.allow or self._settings.scope.deny)
-        if resumed and has_rules and scope != self._collection.meta("scope"):
-            frontier.drop_refused(UrlScope(self._settings.scope).refusal_reason)
-        self._collection.set_meta(scope=scope)
+
+def begin_run(
+    collection: Collection, writer: CollectionWriter, frontier: Frontier, settings: Settings, now: float
+) -> None:
+    """Queue seeds and what can be fetched again, apply a changed scope to the queue, and record that a run begins."""
+    resumed = collection.meta("state") != ""
+    retry_unreachable(collection, frontier, settings.fetch, now)
+    scope = msgspec.json.encode(settings.scope).decode()
+    has_rules = bool(settings.scope.allow or settings.scope.deny)
+    if resumed and has_rules and scope != collection.meta("scope"):
+        frontier.drop_refused(UrlScope(settings.scope).refusal_reason)
+    frontier.add(seed_leads(settings), now)
+    writer.write_seeds(configured_seeds(settings))
+    stop = msgspec.json.encode(settings.stop).decode()
+    collection.set_meta(scope=scope, state="running", stop_reason="", started_at=now, paused="", stop=stop)
+    writer.write_events([CrawlStarted(at=now, strategy=settings.strategy, resumed=resumed)])
 
 
 async def _cancel_and_wait(task: "asyncio.Task[None]") -> None:

@@ -140,17 +140,17 @@ def _check_choice(option: str, value: str, known: list[str]) -> None:
 
 
 def _check_same_strategy(place: str, stored: Tree, tree: Tree) -> None:
-    """The strategy can't change: a judge or ranker can't use what another has learnt, and priorities of different
+    """The strategy can't change: a judge or ranker can't use what another has learned, and priorities of different
     scales can't be mixed in one queue."""
-    begun, wanted = stored["strategy"], tree.get("strategy", stored["strategy"])
-    if wanted != begun:
-        raise ConfigError(f"--strategy {wanted}: {place} was begun with '{begun}'; choose another --into")
+    used, wanted = stored["strategy"], tree.get("strategy", stored["strategy"])
+    if wanted != used:
+        raise ConfigError(f"--strategy {wanted}: {place} was started with '{used}'; choose another --into")
     for section, options in FIXED_OPTIONS.items():
-        given, begun = tree.get(section, {}), {"kind": DEFAULT_KINDS[section], **stored.get(section, {})}
+        given, used = tree.get(section, {}), {"kind": DEFAULT_KINDS[section], **stored.get(section, {})}
         for name in options if isinstance(given, dict) else ():
-            if name in given and given[name] != begun.get(name, given[name]):
-                begun_with = f"{place} was begun with {begun[name]!r}; choose another --into"
-                raise ConfigError(f"{section}.{name} = {given[name]!r}: {begun_with}")
+            if name in given and given[name] != used.get(name, given[name]):
+                why = f"{place} was started with {used[name]!r}; choose another --into"
+                raise ConfigError(f"{section}.{name} = {given[name]!r}: {why}")
 
 
 def _check_same_topic(place: str, stored: Tree, tree: Tree) -> None:
@@ -158,12 +158,12 @@ def _check_same_topic(place: str, stored: Tree, tree: Tree) -> None:
     wanted = tree.get("topic", {})
     if not isinstance(wanted, dict):
         return  # reported by `resolve_settings`
-    begun = {**msgspec.to_builtins(TopicSettings()), **stored["topic"]}
+    used = {**msgspec.to_builtins(TopicSettings()), **stored["topic"]}
     for key, value in wanted.items():
-        if key in begun and value != begun[key]:
+        if key in used and value != used[key]:
             given = f"topic '{value}'" if key == "name" else f"topic.{key} {_shorten(value)}"
             raise ConfigError(
-                f"{given}: {place} was begun with {_shorten(begun[key])}; choose another --into, "
+                f"{given}: {place} was started with {_shorten(used[key])}; choose another --into, "
                 f"or change the topic on its page ('opilio serve {place}')"
             )
 
@@ -174,11 +174,11 @@ def _shorten(value: object) -> str:
 
 def _check_same_start(place: str, stored: Tree, tree: Tree) -> None:
     """The model or graph that a crawl starts from can't change later."""
-    rank, begun = tree.get("rank", {}), stored.get("rank", {})
+    rank, used = tree.get("rank", {}), stored.get("rank", {})
     for key, option in (("model", "--start-from"), ("graph", "rank.graph")):
         wanted = rank.get(key, "") if isinstance(rank, dict) else ""
-        if wanted and wanted != begun.get(key, ""):
-            raise ConfigError(f"{option} {wanted}: {place} was begun already; choose another --into")
+        if wanted and wanted != used.get(key, ""):
+            raise ConfigError(f"{option} {wanted}: {place} has been started already; choose another --into")
 
 
 def _check_same_assembly(place: str, stored: Tree, settings: Settings) -> None:

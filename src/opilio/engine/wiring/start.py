@@ -6,7 +6,7 @@ Both are built once and stored in the collection; every later run loads them.
 Weights of features and words are taken over; queue, hosts and pages are not.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -33,9 +33,11 @@ from opilio.store.collection import CONFIG, Collection, open_readonly
 from opilio.store.run_tables import (
     STATE_RESTORED,
     LearnerJournal,
+    SnapshotRow,
     damaged_states,
     latest_states,
     restore_damaged_states,
+    write_snapshots,
 )
 from opilio.store.writer import CollectionWriter
 from opilio.topic.topic import Topic
@@ -100,11 +102,11 @@ def _transferable_states(collection: Collection, settings: Settings) -> dict[str
     if kind != "committee":
         raise ConfigError(
             f"--start-from {collection.folder}: was crawled by strategy '{other.get('strategy', '')}',"
-            " which leaves no model of links; one that 'opilio' crawled does"
+            " which stores no link model; choose a collection crawled with the strategy 'opilio'"
         )
     learner = CommitteeLearner(Committee(), collection)
     if not learner.load():
-        raise ConfigError(f"--start-from {collection.folder}: has learnt nothing yet; let it crawl first")
+        raise ConfigError(f"--start-from {collection.folder}: has not learned anything yet; crawl first")
     states = {COMMITTEE: learner.transferable_state()}
     judge = LearnerJournal(collection, JUDGE_STATE).load_snapshot()
     same = other.get("topic", {}).get("name", "") == settings.topic.name
@@ -129,11 +131,9 @@ async def load_topic_and_states(
         negative = await read_examples(settings.topic.counterexamples, fetcher, "topic.counterexamples")
         topic = build_topic(settings, positive, negative)
     states = initial_states(settings, topic)
-    writer = CollectionWriter(collection, None)
     with collection.unit_of_work():
         collection.set_meta(topic=msgspec.json.encode(topic).decode())
-        for name, state in states.items():
-            writer.write_snapshot(name, 0, now, state)
+        _write_first_states(collection, states, now)
     return topic, latest_snapshots(collection)
 
 
@@ -150,12 +150,14 @@ async def train_before_crawl(
     trained: StartTraining | None = await load_plugin(START_TRAINING, kind)(collection.folder, settings, notify)
     if trained is None:
         return {}
-    writer = CollectionWriter(collection, None)
     with collection.unit_of_work():
-        for name, state in trained.states.items():
-            writer.write_snapshot(name, 0, now, state)
-        writer.write_events([trained.event])
+        _write_first_states(collection, trained.states, now)
+        CollectionWriter(collection, None).write_events([trained.event])
     return trained.states
+
+
+def _write_first_states(collection: Collection, states: Mapping[str, bytes], now: float) -> None:
+    write_snapshots(collection.connection, [SnapshotRow(name, 0, now, state) for name, state in states.items()])
 
 
 def _restore_states(collection: Collection, now: float) -> None:

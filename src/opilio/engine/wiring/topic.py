@@ -5,7 +5,7 @@ read here; `topic.weights` makes a table from it.
 """
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from io import StringIO
@@ -27,7 +27,7 @@ from opilio.parse.html import HtmlParser
 from opilio.text.languages import guess_language
 from opilio.text.vocabulary import Vocabulary, term_id
 from opilio.topic.evolving import EvolvingTopic
-from opilio.topic.expansion import ExpansionStart, QueryLogReader
+from opilio.topic.expansion import Expansion, ExpansionStart, QueryLogReader
 from opilio.topic.page_terms import example_texts
 from opilio.topic.setup import background_idf, build_genres, build_vocabulary, check_language
 from opilio.topic.topic import SourceWeights, Topic, build_topic_table, make_stemmer, make_topic
@@ -52,7 +52,7 @@ async def detect_example_language(settings: Settings) -> str:
 
 
 def check_example_files(topic: TopicSettings) -> None:
-    """Complain of files that are no pages before anything is made; pages of the web are asked for when it is."""
+    """ConfigError for example files that are not pages, before anything is created; URLs are fetched later."""
     for option in ("examples", "counterexamples"):
         for place in getattr(topic, option):
             if not _is_web_url(place):
@@ -60,7 +60,7 @@ def check_example_files(topic: TopicSettings) -> None:
 
 
 async def read_page(place: str, fetcher: Fetcher, option: str) -> Page:
-    """A page from a file or a URL; ConfigError where it can't be had."""
+    """A page from a file or a URL; ConfigError where it can't be read."""
     fetched = await follow_redirects(fetcher, place) if _is_web_url(place) else _read_file(Path(place), option)
     return _parse_page(fetched, place, option)
 
@@ -76,7 +76,7 @@ def _parse_page(fetched: FetchResult, place: str, option: str) -> Page:
     try:
         return HtmlParser(lists=True).parse(fetched)
     except ParseError as error:
-        raise ConfigError(f"{option} '{place}': is no page that can be read: {error}") from error
+        raise ConfigError(f"{option} '{place}': this page can't be read: {error}") from error
 
 
 def _read_file(path: Path, option: str) -> FetchResult:
@@ -182,7 +182,7 @@ def _parse_time_s(text: str, path: Path, line: int) -> float:
         at = datetime.fromisoformat(text)
     except ValueError as error:
         raise TopicError(
-            f"query log {path}: line {line}: '{text}' is no time; write 2026-01-31T12:00 or seconds since 1970"
+            f"query log {path}: line {line}: '{text}' is not a time; write 2026-01-31T12:00 or seconds since 1970"
         ) from error
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 
@@ -224,14 +224,20 @@ def build_initial_topic(settings: Settings, topic: Topic) -> EvolvingTopic:
         weighing=TERM_WEIGHTINGS[settings.topic.weighing],
     )
     table = build_topic_table(topic, vocabulary, background_idf, mixture)
-    start = ExpansionStart(table.weights, len(settings.seeds.urls), searched=bool(settings.seeds.engines))
-    expansion = build_component("expansion", settings.expansion, start)
+    expansion = initial_expansion(settings, table.weights)
     evolving = EvolvingTopic(table, expansion, background_idf, build_query_log_reader(settings, vocabulary))
     if expansion.start_from_log():
         evolving.grow()
         table = msgspec.structs.replace(evolving.table, version=0, added=())
         return EvolvingTopic(table, expansion, background_idf)
     return evolving
+
+
+def initial_expansion(settings: Settings, weights: Mapping[str, float] | None = None) -> Expansion:
+    """How the topic's table grows, before the first page. Without weights: the type for a stored state."""
+    start = ExpansionStart(weights or {}, len(settings.seeds.urls), searched=bool(settings.seeds.engines))
+    expansion: Expansion = build_component("expansion", settings.expansion, start)
+    return expansion
 
 
 def check_topic_settings(settings: Settings, topic: Topic) -> None:
@@ -241,11 +247,11 @@ def check_topic_settings(settings: Settings, topic: Topic) -> None:
         check_language(settings.topic.language)
     vocabulary = build_vocabulary(settings)
     build_genres(settings, vocabulary, topic.genres)
-    build_component("expansion", settings.expansion, ExpansionStart({}))
+    initial_expansion(settings)
     build_component("boost", settings.boost)
     build_component("order", settings.order)
     if settings.senses["kind"] == "contexts" and not any(map(vocabulary.terms, topic.contexts)):
-        raise TopicError("senses.kind = 'contexts' needs topic.contexts: words of senses not meant")
+        raise TopicError("senses.kind = 'contexts' needs topic.contexts: words of the meanings to exclude")
     if settings.expansion.get("log"):
         read_query_log(Path(settings.expansion["log"]))
 

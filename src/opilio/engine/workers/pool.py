@@ -29,6 +29,7 @@ from opilio.engine.workers.process import (
     StateUpdate,
     analyze_response,
     decode_reply,
+    describe_exit,
     encode_message,
     is_timeout,
     return_large_blocks,
@@ -40,7 +41,9 @@ MAX_STARTUP_FAILURES = 4
 MAX_WAITING_PER_WORKER = 16  # pages that wait for a worker: it has enough to do while the engine commits
 MAX_WAITING_BYTES = 8 << 20  # bodies that wait for all workers
 MAX_ATTEMPTS = 2  # worker processes that may end while they analyze the same page
-LIMIT_EXCEEDED = "analysis-limit"  # the kind of the failure of a page that is too expensive to analyze
+# The kinds of the failure of a page that is too expensive to analyze, and of one that ends worker processes.
+LIMIT_EXCEEDED = "analysis-limit"
+CRASHED = "analysis-crash"
 
 
 class AnalysisError(OpilioError):
@@ -318,11 +321,11 @@ class WorkerPool:
         if pending.future.done() or not final:
             return
         if reason:
-            pending.future.set_result(Analysis(failure=Failure(LIMIT_EXCEEDED, reason)))
+            failure = Failure(LIMIT_EXCEEDED, reason)
         else:
-            pending.future.set_exception(
-                AnalysisError(f"{MAX_ATTEMPTS} worker processes ended while they analyzed this page ({exit_code})")
-            )
+            cause = describe_exit(exit_code)
+            failure = Failure(CRASHED, f"{MAX_ATTEMPTS} worker processes ended while they analyzed this page ({cause})")
+        pending.future.set_result(Analysis(failure=failure))
 
     def _drain_backlog(self) -> None:
         waiting, self._backlog = self._backlog, deque()

@@ -89,6 +89,13 @@ def is_timeout(exit_code: int | None) -> bool:
     return exit_code in (-signal.SIGPROF, -signal.SIGALRM)
 
 
+def describe_exit(exit_code: int | None) -> str:
+    """The signal or the status with which a process ended."""
+    if exit_code is not None and -exit_code in set(signal.Signals):
+        return signal.Signals(-exit_code).name
+    return f"exit status {exit_code}"
+
+
 def return_large_blocks() -> None:
     """Have the C library give large blocks back. By itself it raises its limits with every large body that it frees,
     up to 32 MB, and then keeps the memory of a few large pages for ever."""

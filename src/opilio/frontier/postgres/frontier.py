@@ -7,7 +7,7 @@ never begins or commits: the caller does.
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
 import msgspec
@@ -37,9 +37,9 @@ from opilio.frontier.schema import (
     rebuild_postgres_counters,
     unpack_keys,
 )
-from opilio.frontier.sqlite.frontier import SqliteFrontier
+from opilio.frontier.sqlite.claims import ClaimableFrontier
 from opilio.frontier.sqlite.hosts import MIN_PARK_S
-from opilio.frontier.sqlite.queries import rebuild_sqlite_counters
+from opilio.frontier.sqlite.queries import rebuild_sqlite_counters, refused_urls, requeue_dropped
 from opilio.frontier.sqlite.urls import UrlTable
 
 _Completed = tuple[HostLease, Sequence[UrlResult], float]  # a lease, its results, when the host wakes
@@ -51,6 +51,7 @@ class PostgresFrontier:
     def __init__(self, db: Database, policy: FrontierPolicy | None = None) -> None:
         self._policy = policy or FrontierPolicy()
         self._order = self._policy.order
+        self._db = db
         self._rows = FrontierRows.of(db)
         self._queue = PostgresQueue(db)
         self._dropped = UrlTable(db)
@@ -159,6 +160,24 @@ class PostgresFrontier:
         return self._drop(
             [(locked.id, key) for key, url in self._queue.unfinished(locked.id) if fnmatchcase(url, pattern)], reason
         )
+
+    def drop_refused(self, refusal_reason: Callable[[str], str]) -> int:
+        """Drop queued URLs for which there is a reason; how many."""
+        refused = refused_urls(self._db, refusal_reason)
+        return sum(self._drop(pairs, reason) for reason, pairs in refused.items())
+
+    def reopen_host(self, host: str, reason: str, now: float) -> int:
+        """Wake a host that can be reached again, and queue its URLs that were dropped for this reason; how many."""
+        locked = self._rows.hosts.lock([host]).get(host)
+        if locked is None:
+            return 0
+        back = len(requeue_dropped(self._db, locked.id, reason))
+        if locked.leased:
+            self._rows.hosts.refresh([(locked.id, -back, 0)])
+        else:
+            self._rows.hosts.release([(locked.id, -back, now, False)])
+        self._rows.counts.add(queued=back, dropped=-back)
+        return back
 
     def readmit(self, host: str, reason: str, limit: int, now: float) -> list[int]:
         """Queue the best URLs again that were dropped at a host for this reason; returns their keys."""
@@ -338,9 +357,9 @@ def _change(host: LockedHost, result: UrlResult, wake_at: float) -> UrlChange:
     return UrlChange(host.id, result.key, WAITING if later else QUEUED, reason, retry_at, tried=1)
 
 
-def open_frontier(db: Database) -> Frontier:
-    """The frontier of a collection with the default policy: for readers, and for commands that queue URLs."""
-    return SqliteFrontier(db) if isinstance(db, sqlite3.Connection) else PostgresFrontier(db)
+def open_frontier(db: Database, policy: FrontierPolicy | None = None) -> Frontier:
+    """The frontier of a collection; the default policy is for readers, and for commands that queue URLs."""
+    return ClaimableFrontier(db, policy) if isinstance(db, sqlite3.Connection) else PostgresFrontier(db, policy)
 
 
 def rebuild_counters(db: Database) -> None:

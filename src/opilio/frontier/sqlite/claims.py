@@ -1,6 +1,6 @@
 """The SQLite frontier with URLs that can be claimed by key, for agents that keep queues of their own over the store."""
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 
 import msgspec
 
@@ -9,7 +9,7 @@ from opilio.core.records import HostLease, Lead
 from opilio.frontier.policy import MAX_PATIENCE_S, Order, Patience
 from opilio.frontier.schema import QUEUED, WAITING
 from opilio.frontier.sqlite.frontier import SqliteFrontier
-from opilio.frontier.sqlite.queries import host_timing, requeue_dropped, unfinished_urls
+from opilio.frontier.sqlite.queries import host_timing
 
 
 class ClaimResult(msgspec.Struct, kw_only=True):
@@ -55,29 +55,6 @@ class ClaimableFrontier(SqliteFrontier):
         self._advance_time(now)
         tables.counters.write()
         self._patience.begin(lambda: tables.best_waiting(now + MAX_PATIENCE_S, now + ttl_s - MAX_PATIENCE_S))
-
-    def drop_refused(self, refusal_reason: Callable[[str], str]) -> int:
-        """Drop queued URLs for which there is a reason; how many."""
-        refused: dict[str, list[tuple[int, int]]] = {}
-        for host_id, key, url in unfinished_urls(self.connection):
-            if reason := refusal_reason(url):
-                refused.setdefault(reason, []).append((host_id, key))
-        tables = self._current_tables()
-        dropped = sum(tables.drop(pairs, reason) for reason, pairs in refused.items())
-        tables.counters.write()
-        return dropped
-
-    def reopen_host(self, host: str, reason: str, now: float) -> None:
-        """Wake a host that can be reached again, and requeue its URLs that were dropped for this reason."""
-        tables = self._current_tables()
-        row = tables.hosts.find(host)
-        if row is None:
-            return
-        back = requeue_dropped(self.connection, row.id, reason)
-        tables.hosts.sleep(row.id, -back, now)
-        tables.counters.dropped -= back
-        tables.counters.queued += back
-        tables.counters.write()
 
     def claim(self, leads: Sequence[Lead], now: float, ttl_s: float) -> ClaimResult:
         """Lease exactly these URLs, all of one host, if they are queued and the host may be fetched from now.

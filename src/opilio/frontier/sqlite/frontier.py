@@ -5,7 +5,7 @@ one transaction. If that is rolled back, the frontier notices at its next call a
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -23,6 +23,7 @@ from opilio.frontier.policy import (
 from opilio.frontier.schema import DONE, FAILED, FINAL_STATE_CODES, QUEUED
 from opilio.frontier.sqlite.add import BatchAdder, FrontierTables, UrlCache
 from opilio.frontier.sqlite.hosts import FrontierCounters, HostTable, LeaseTable
+from opilio.frontier.sqlite.queries import refused_urls, requeue_dropped
 from opilio.frontier.sqlite.urls import QueueReader, UrlTable
 
 
@@ -164,6 +165,33 @@ class SqliteFrontier:
         dropped = tables.drop(tables.urls.unfinished(row.id, pattern), reason)
         tables.counters.write()
         return dropped
+
+    def drop_refused(self, refusal_reason: Callable[[str], str]) -> int:
+        """Drop queued URLs for which there is a reason; how many."""
+        tables = self._current_tables()
+        refused = refused_urls(tables.counters.connection, refusal_reason)
+        dropped = sum(tables.drop(pairs, reason) for reason, pairs in refused.items())
+        tables.counters.write()
+        return dropped
+
+    def reopen_host(self, host: str, reason: str, now: float) -> int:
+        """Wake a host that can be reached again, and queue its URLs that were dropped for this reason; how many."""
+        tables = self._current_tables()
+        row = tables.hosts.find(host)
+        if row is None:
+            return 0
+        keys = requeue_dropped(tables.counters.connection, row.id, reason)
+        for key in keys:
+            tables.cache.evict(key)
+        back = len(keys)
+        if row.id in tables.leases.by_host:
+            tables.hosts.refresh_best([(row.id, -back)])
+        else:
+            tables.hosts.sleep(row.id, -back, now)
+        tables.counters.dropped -= back
+        tables.counters.queued += back
+        tables.counters.write()
+        return back
 
     def readmit(self, host: str, reason: str, limit: int, now: float) -> list[int]:
         """Queue the best URLs again that were dropped at a host for this reason; returns their keys."""

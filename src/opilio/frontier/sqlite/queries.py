@@ -5,7 +5,7 @@ The frontier itself does not use it: nothing here is needed for crawling.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import translate
 from typing import NamedTuple
 
@@ -38,7 +38,7 @@ class HostSummary(NamedTuple):
 
 
 class FailureGroup(NamedTuple):
-    """URLs of a host that failed or were dropped for one reason."""
+    """URLs that failed or were dropped for one reason."""
 
     reason: str
     urls: int
@@ -123,14 +123,28 @@ def failure_groups(db: Database, host: str, limit: int) -> list[FailureGroup]:
 
 
 def failed_urls(db: Database, limit: int, host: str = "", cause: str = "") -> list[FailedUrl]:
-    """Some URLs that failed or were dropped, of one host or for one cause if given."""
+    """Some URLs that failed, then some that were dropped, of one host or for one cause if given."""
+    where, values = _failed_where(host, cause)
+    found = list[FailedUrl]()
+    for state in (FAILED, DROPPED):
+        rows = db.execute(
+            "SELECT h.name, u.url, coalesce(u.reason, '') FROM frontier_url AS u"
+            f" JOIN frontier_host AS h ON h.id = u.host_id WHERE u.state = ?{where} LIMIT ?",
+            (state, *values, limit - len(found)),
+        )
+        found += [FailedUrl(name, url, state == FAILED, reason) for name, url, reason in rows]
+    return found
+
+
+def dropped_groups(db: Database, limit: int, host: str = "", cause: str = "") -> list[FailureGroup]:
+    """Why URLs were dropped, the most frequent reason first."""
     where, values = _failed_where(host, cause)
     rows = db.execute(
-        "SELECT h.name, u.url, u.state, coalesce(u.reason, '') FROM frontier_url AS u"
-        f" JOIN frontier_host AS h ON h.id = u.host_id WHERE u.state IN (?, ?){where} LIMIT ?",
-        (FAILED, DROPPED, *values, limit),
+        "SELECT coalesce(u.reason, ''), count(*), min(u.url) FROM frontier_url AS u"
+        f" JOIN frontier_host AS h ON h.id = u.host_id WHERE u.state = ?{where} GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT ?",
+        (DROPPED, *values, limit),
     )
-    return [FailedUrl(name, url, state == FAILED, reason) for name, url, state, reason in rows]
+    return [FailureGroup(*row) for row in rows]
 
 
 def failed_hosts(db: Database, limit: int, host: str = "", cause: str = "") -> list[FailedHost]:
@@ -213,15 +227,26 @@ def url_of_key(db: Database, key: int) -> str:
     return str(row[0]) if row else ""
 
 
+def redirecting_urls(db: Database) -> Iterator[tuple[str, int]]:
+    """The URLs that redirected when they were last requested, with their keys."""
+    yield from db.execute(
+        "SELECT url, key FROM frontier_url WHERE state = ? AND reason LIKE 'redirects to %' ORDER BY url", (DONE,)
+    )
+
+
 def accepted_urls(db: Database, pattern: str) -> Iterator[str]:
     """URLs that were not dropped and match a shell pattern."""
     matches = re.compile(translate(pattern)).match
     return (url for (url,) in db.execute("SELECT url FROM frontier_url WHERE state <> ?", (DROPPED,)) if matches(url))
 
 
-def unfinished_urls(db: Database) -> Iterator[tuple[int, int, str]]:
-    """(host id, key, URL) of everything that is queued or waits."""
-    yield from db.execute("SELECT host_id, key, url FROM frontier_url WHERE state < 2").fetchall()
+def refused_urls(db: Database, refusal_reason: Callable[[str], str]) -> dict[str, list[tuple[int, int]]]:
+    """(host id, key) of queued and waiting URLs for which there is a reason, by the reason."""
+    refused: dict[str, list[tuple[int, int]]] = {}
+    for host_id, key, url in db.execute("SELECT host_id, key, url FROM frontier_url WHERE state < 2"):
+        if reason := refusal_reason(url):
+            refused.setdefault(reason, []).append((host_id, key))
+    return refused
 
 
 def host_timing(db: Database, host_id: int) -> tuple[float, float | None]:
@@ -232,10 +257,12 @@ def host_timing(db: Database, host_id: int) -> tuple[float, float | None]:
     return row
 
 
-def requeue_dropped(db: Database, host_id: int, reason: str) -> int:
-    """Queue the URLs of a host again that were dropped for a reason; returns how many."""
-    sql = "UPDATE frontier_url SET state = 0, reason = NULL WHERE host_id = ? AND state = ? AND reason = ?"
-    return db.execute(sql, (host_id, DROPPED, reason)).rowcount
+def requeue_dropped(db: Database, host_id: int, reason: str) -> list[int]:
+    """Queue the URLs of a host again that were dropped for a reason, each at its place; returns their keys."""
+    sql = (
+        "UPDATE frontier_url SET state = 0, reason = NULL WHERE host_id = ? AND state = ? AND reason = ? RETURNING key"
+    )
+    return [key for (key,) in db.execute(sql, (host_id, DROPPED, reason)).fetchall()]
 
 
 def shift_times(db: Database, back_s: float, now: float) -> None:

@@ -63,7 +63,7 @@ def paper_table(name: str) -> PaperTable:
     """One table, or an error that lists the known ones."""
     tables = paper_tables()
     if name not in tables:
-        raise OfflineWebError(f"no paper table {name!r}; there are: {', '.join(tables)}")
+        raise OfflineWebError(f"paper table {name!r}: unknown; known: {', '.join(tables)}")
     return tables[name]
 
 
@@ -226,7 +226,7 @@ def load_experiment(name: str) -> Experiment:
         return _parse_experiment(name, _read_text(Path(name)))
     if name not in experiment_names():
         names = [*experiment_names(), *PAPER_SUITES]
-        raise ConfigError(f"experiment {name}: is unknown{suggest_name(name, names)}; known: {', '.join(names)}")
+        raise ConfigError(f"experiment {name}: unknown{suggest_name(name, names)}; known: {', '.join(names)}")
     return _parse_experiment(name, (files("opilio.lab.experiments") / "declared" / f"{name}.toml").read_text("utf-8"))
 
 
@@ -247,8 +247,8 @@ def _check_strategy(variant: Variant, declared: list[str]) -> None:
     if variant.name in declared:
         what = f"variant '{variant.name}': strategy '{kind}'"
     else:
-        what, known = f"--strategy {kind}", [*declared, *known]
-    raise ConfigError(f"{what}: is unknown{suggest_name(kind, known)}; known: {', '.join(known)}, {PEER_PREFIX}NAME")
+        what, known = f"strategy '{kind}'", [*declared, *known]
+    raise ConfigError(f"{what}: unknown{suggest_name(kind, known)}; known: {', '.join(known)}, {PEER_PREFIX}NAME")
 
 
 def _read_text(path: Path) -> str:
@@ -274,7 +274,7 @@ def _parse_experiment(name: str, text: str) -> Experiment:
     for key, word, known in _referenced_names(found):
         if word not in known:
             hint = f"{suggest_name(word, list(known))}; known: {', '.join(known)}"
-            raise ConfigError(f"experiment {name}: {key} '{word}': is unknown{hint}")
+            raise ConfigError(f"experiment {name}: {key} '{word}': unknown{hint}")
     return found
 
 

@@ -26,21 +26,21 @@ from opilio.core.settings import Settings, Tree
 from opilio.core.urls import canonicalize_url, host_of
 from opilio.lab.experiments.declarations import Variant
 from opilio.lab.experiments.replay import OfflineWeb, lab_settings
-from opilio.lab.experiments.search_engine import OfflineSearchEngine
+from opilio.lab.experiments.search_engine import ENGINES, RESULTS_PER_SEED, OfflineSearchEngine
 from opilio.lab.synthetic.changing import hash_fraction
 from opilio.lab.webs.pages import WebLinks
 from opilio.lab.webs.readings import reading_version
 from opilio.lab.webs.resources import default_cache_folder, save_bytes
 from opilio.lab.webs.topics import TopicBrief
 from opilio.manage.topic_builder import build_table_from_pages
-from opilio.methods.attributes.evaluation import LearnerComparison, compare_learners
-from opilio.methods.attributes.features import MAX_PARENTS
-from opilio.methods.attributes.models import LEARNER_NAMES, make_learner
-from opilio.methods.attributes.rows import rows_to_arrays
+from opilio.methods.attributes.features import MAX_PARENTS, rows_to_arrays
+from opilio.methods.attributes.learner import LEARNER_NAMES, make_learner
 from opilio.methods.attributes.training import (
     CollectionTrainingSet,
+    LearnerComparison,
     TrainingPage,
     add_link_evidence,
+    compare_learners,
     write_models,
 )
 from opilio.methods.treasure.build import (
@@ -57,7 +57,6 @@ from opilio.topic.page_terms import CachedIdf, PageTerms
 from opilio.topic.setup import background_frequencies, build_vocabulary
 from opilio.topic.topic import make_topic
 
-ENGINES = 3
 ENGINE_COVERAGE = 0.8
 MIN_AGREEMENT = 2  # engines that must name a page (S1-15)
 RESULTS_PER_QUERY = 3  # of a query off the topic
@@ -75,7 +74,7 @@ class SeedListTraining:
 
     def seed_lists(self, brief: TopicBrief, size: int) -> tuple[list[str], list[str]]:
         """Up to `size` relevant and irrelevant pages, the best ones first."""
-        lists = [self._search.search(brief, 2 * size, coverage=ENGINE_COVERAGE, engine=n) for n in range(ENGINES)]
+        lists = self._search.ask_engines(brief, RESULTS_PER_SEED * size, ENGINE_COVERAGE)
         votes = Counter(url for found in lists for url in found)
         ranked = dict.fromkeys(url for found in lists for url in found)
         relevant = [url for url in ranked if votes[url] >= MIN_AGREEMENT][:size]

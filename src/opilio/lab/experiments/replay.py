@@ -184,7 +184,8 @@ def lab_settings(
             "genres": list(brief.genres),
         },
         "seeds": {"urls": list(seeds)},
-        "politeness": {"delay_s": NO_DELAY_S, "robots": False},
+        # Hosts of an offline web have no addresses to look up.
+        "politeness": {"delay_s": NO_DELAY_S, "robots": False, "share_address": False},
         "fetch": {"retries": 0},
         "stop": {"pages": 0, "fetches": budget, "patience_s": 1e9, "harvest_below": 0.0},
         "engine": {"workers": 0, "connections": 1, "batch": 1},

@@ -26,14 +26,18 @@ from opilio.lab.synthetic.changing import hash_fraction
 from opilio.lab.webs.pages import CachedParser
 from opilio.lab.webs.topics import TopicBrief
 from opilio.parse.html import HtmlParser
+from opilio.seeds.finder import merge_answers
 from opilio.text.tokens import tokenize
 from opilio.topic.genre import default_genres
 from opilio.topic.setup import build_vocabulary
 
 # The seed set `search-N` is the first N results; `search-news-N` those that are news; `search-genres-N` as many of the
-# web, of news and of discussions, in turns (S3-36); `search-wanted-N` those of the genre that the topic wants (S3-37).
+# web, of news and of discussions, in turns (S3-36); `search-wanted-N` those of the genre that the topic wants (S3-37);
+# `search-any-N` and `search-all-N` what any or all of three engines name (S0-12, S4-12), as `seeds.agree` does.
 _SEARCH_SEEDS = re.compile(r"search-(?:([a-z]+)-)?(\d+)")
 MIXED_GENRES = ("", "news", "discussions")
+ENGINES = 3  # the papers ask Google, Bing and Yahoo, or MSN (S0-10, S1-15, S4-12)
+RESULTS_PER_SEED = 2  # of each engine: some are not named by all
 BM25_K1, BM25_B = 1.2, 0.75
 COMPARED_RESULTS = 500  # results that a crawl is compared with (S3-34)
 # Queries of a log: users of a topical engine search for titles of its first results; some search for anything else.
@@ -69,6 +73,10 @@ class OfflineSearchEngine:
         genre, limit = _parse_search_seeds(name)
         if genre == "wanted":
             genre = brief.genres[0] if brief.genres else ""
+        if genre in ("any", "all"):
+            asked = self.ask_engines(brief, RESULTS_PER_SEED * limit, coverage, engine)
+            answers = [build_answer(f"engine {number}", urls) for number, urls in enumerate(asked)]
+            return [seed.url for seed in merge_answers(answers, "any" if genre == "any" else "all")][:limit]
         if genre != "genres":
             found = self.search(brief, limit, genre, coverage, engine)
             return found or self.search(brief, limit, coverage=coverage, engine=engine)
@@ -105,6 +113,11 @@ class OfflineSearchEngine:
             names = default_genres()[genre].url
             found = (url for url in found if host_of(url).partition(".")[0] in names)
         return list(islice(found, limit))
+
+    def ask_engines(self, brief: TopicBrief, limit: int, coverage: float, execution: int = 0) -> list[list[str]]:
+        """The results of three engines, each of which knows another share of the pages; others for each execution."""
+        numbers = range(ENGINES * execution, ENGINES * (execution + 1))
+        return [self.search(brief, limit, coverage=coverage, engine=number) for number in numbers]
 
     def containing(self, query: str) -> frozenset[str]:
         """The pages that contain all words of a query."""
@@ -166,9 +179,12 @@ class OfflineSeedSource:
 
     async def find(self, query: str, limit: int, genre: str = "") -> list[EngineAnswer]:  # noqa: ARG002 it knows no genres
         """One answer of the engine."""
-        urls = self._engine.search(TopicBrief(name=query), limit)
-        hits = tuple(EngineHit(url=url, rank=rank) for rank, url in enumerate(urls, 1))
-        return [EngineAnswer(voter=self.name, hits=hits)]
+        return [build_answer(self.name, self._engine.search(TopicBrief(name=query), limit))]
+
+
+def build_answer(engine: str, urls: Sequence[str]) -> EngineAnswer:
+    """The results of an engine, best first, as the answer of a seed engine."""
+    return EngineAnswer(voter=engine, hits=tuple(EngineHit(url=url, rank=rank) for rank, url in enumerate(urls, 1)))
 
 
 def deeper_host_shares(listed: Mapping[str, int], hosts: Sequence[str]) -> list[float]:
@@ -209,6 +225,6 @@ def search_result_count(name: str) -> int:
 
 def _parse_search_seeds(name: str) -> tuple[str, int]:
     found = _SEARCH_SEEDS.fullmatch(name)
-    if found is None or found[1] not in (None, "genres", "wanted", *default_genres()):
+    if found is None or found[1] not in (None, "genres", "wanted", "any", "all", *default_genres()):
         return "", 0
     return found[1] or "", int(found[2])

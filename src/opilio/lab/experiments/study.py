@@ -23,7 +23,7 @@ from opilio.lab.synthetic.web import open_synthetic_web
 from opilio.lab.webs.resources import map_unordered
 from opilio.lab.webs.topics import LabTopic, SeedSet, TopicBrief, drawn_seed_count, select_topics
 from opilio.lab.webs.web import LabProblem
-from opilio.methods.attributes.evaluation import LearnerComparison
+from opilio.methods.attributes.training import LearnerComparison
 
 OnRunFinished = Callable[[int, RunResult], None]  # index of a job, and its run
 

@@ -61,9 +61,13 @@ class TrapHost:
         self._make = _KINDS[kind]
         self._topic = topic
 
-    def find(self, path: str, query: str) -> RecordedResponse:
-        """The response to any URL of the host."""
-        rng = random.Random(f"{self.name}{path}?{query}")
+    @property
+    def domain(self) -> str:
+        return self.name.removeprefix("www.")
+
+    def find(self, host: str, path: str, query: str) -> RecordedResponse:
+        """The response to any URL of the host, or of a sub-domain."""
+        rng = random.Random(f"{host}{path}?{query}")
         return self._make(_TrapVisit(self._topic, path, query, rng))
 
     def entrance(self, rng: random.Random) -> str:
@@ -161,6 +165,18 @@ def _farm(visit: _TrapVisit) -> RecordedResponse:
     return _page(_anchor(visit.topic, rng), text, links)
 
 
+def _hosts(visit: _TrapVisit) -> RecordedResponse:
+    rng = visit.rng
+    links = [
+        (
+            f"http://{rng.choice(visit.topic.nouns)}-{rng.randrange(10**6)}.hosts-trap.example/",
+            _anchor(visit.topic, rng),
+        )
+        for _ in range(_LINKS_PER_PAGE)
+    ]
+    return _page(_words(rng, 3), _noise(rng), links)
+
+
 _Maker = Callable[[_TrapVisit], RecordedResponse]
 _KINDS: dict[str, _Maker] = {
     "calendar": _calendar,
@@ -171,6 +187,7 @@ _KINDS: dict[str, _Maker] = {
     "copies": _copies,
     "redirects": _redirects,
     "farm": _farm,
+    "hosts": _hosts,
 }
 TRAP_KINDS = tuple(_KINDS)
 
@@ -181,21 +198,24 @@ class TrappedWeb:
     def __init__(self, honest: ResponseSource, kinds: Sequence[str], topic: Subject) -> None:
         self._honest = honest
         self._traps = [TrapHost(kind, topic) for kind in kinds]
-        self._by_name = {trap.name: trap for trap in self._traps}
+        self._by_domain = {trap.domain: trap for trap in self._traps}
 
     @property
     def hosts(self) -> dict[str, int]:
-        return {**self._honest.hosts, **dict.fromkeys(self._by_name, 1)}
+        return {**self._honest.hosts, **{trap.name: 1 for trap in self._traps}}
 
     def is_trap(self, url: str) -> bool:
-        return urlsplit(url).netloc in self._by_name
+        return self._trap(urlsplit(url).netloc) is not None
+
+    def _trap(self, host: str) -> TrapHost | None:
+        return self._by_domain.get(host.partition(".")[2])
 
     def find(self, url: str) -> RecordedResponse | None:
         """The response of the honest web, with entrances, or of a trap."""
         parts = urlsplit(url)
-        trap = self._by_name.get(parts.netloc)
+        trap = self._trap(parts.netloc)
         if trap is not None:
-            return trap.find(parts.path, parts.query)
+            return trap.find(parts.netloc, parts.path, parts.query)
         found = self._honest.find(url)
         if found is None or not self._traps or b"</body>" not in found.body or hash_fraction(url) >= _ENTRANCE_SHARE:
             return found

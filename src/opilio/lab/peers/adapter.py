@@ -36,7 +36,7 @@ PIP_TIMEOUT_S = 900
 
 def check_peer(name: str) -> None:
     if name not in PEERS:
-        raise ConfigError(f"peer:{name}: is unknown{suggest_name(name, list(PEERS))}; known: {', '.join(PEERS)}")
+        raise ConfigError(f"peer:{name}: unknown{suggest_name(name, list(PEERS))}; known: {', '.join(PEERS)}")
 
 
 def ensure_peer_python(name: str, cache: Path | None = None) -> Path:

@@ -41,7 +41,7 @@ from opilio.lab.reports.tables import (
     topic_table,
 )
 from opilio.lab.webs.web import LabProblem
-from opilio.methods.attributes.evaluation import PAPER_PRECISION, LearnerComparison, LearnerResult
+from opilio.methods.attributes.training import PAPER_PRECISION, LearnerComparison, LearnerResult
 
 
 def _deeper(run: RunResult) -> float:
@@ -224,7 +224,7 @@ def write_report(material: ReportInput, plots: Sequence[str] = ()) -> str:
 
 def find_section(name: str) -> tuple[str, Callable[[ReportInput], str]]:
     if name not in SECTIONS:
-        raise ConfigError(f"section {name}: is unknown; known: {', '.join(SECTIONS)}")
+        raise ConfigError(f"section {name}: unknown; known: {', '.join(SECTIONS)}")
     return SECTIONS[name]
 
 

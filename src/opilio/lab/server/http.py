@@ -65,7 +65,7 @@ def _resolve_host(method: str, target: str, host: str) -> tuple[str, str]:
     scheme, mark, rest = target.partition("://")
     if method == "CONNECT":
         raise MalformedRequestError(
-            "no tunnels: ask for http:// addresses, which are answered with recorded https pages too"
+            "CONNECT is not supported; request the http:// URL, which also serves pages recorded under https"
         )
     if not mark or scheme.lower() not in ("http", "https"):
         raise MalformedRequestError("a target that is neither a path nor an address")

@@ -55,7 +55,7 @@ class WebShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         known = load_word_lists().topics
         for name in self.about:
             if name not in known:
-                raise OfflineWebError(f"shape.about: no topic {name!r}; there are: {', '.join(known)}")
+                raise OfflineWebError(f"shape.about: {name!r}: unknown; known: {', '.join(known)}")
         if self.about and self.topics != len(self.about):
             raise OfflineWebError(
                 f"shape.topics: {self.topics}, but shape.about names {len(self.about)}; make them equal"
@@ -73,7 +73,7 @@ class WebShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         self._check_size()
         unknown = set(self.traps) - set(TRAPS)
         if unknown:
-            raise OfflineWebError(f"shape.traps: no trap {min(unknown)!r}; there are: {', '.join(TRAPS)}")
+            raise OfflineWebError(f"shape.traps: {min(unknown)!r}: unknown; known: {', '.join(TRAPS)}")
         if self.tunnels * self.tunnel_share >= 0.9:
             raise OfflineWebError(
                 "shape: tunnels × tunnel_share must leave something of a topic in front of the tunnels"

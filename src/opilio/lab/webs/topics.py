@@ -120,7 +120,7 @@ def select_topics(topics: Sequence[LabTopic], names: Sequence[str], folder: Path
         raise OfflineWebError(f"{folder}: no usable topic in topics.toml; an experiment needs at least one")
     unknown = [n for n in names if n not in known]
     if unknown:
-        raise OfflineWebError(f"{folder}: no topic {unknown[0]!r}; there are: {', '.join(known)}")
+        raise OfflineWebError(f"{folder}: topic {unknown[0]!r}: unknown; known: {', '.join(known)}")
     return [known[n] for n in dict.fromkeys(names)] if names else list(topics)
 
 

@@ -2,15 +2,17 @@
 
 A WACZ file is a ZIP of the WARC records, their CDXJ index, the list of pages and a manifest with the hash of each file
 (https://specs.webrecorder.net/wacz/1.1.1/). The ZIP does not compress them again, so that players can read single
-records.
+records. The redirects that lead to its pages are in it too, with their status and target, which is what a crawl keeps
+of them.
 """
 
 import gzip
 import hashlib
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import BinaryIO, NamedTuple
 from urllib.parse import urlsplit
 
@@ -18,10 +20,15 @@ import msgspec
 
 from opilio.core.clock import format_iso_time
 from opilio.core.errors import CollectionError
+from opilio.core.records import FetchResult
 from opilio.core.warc import parse_member
+from opilio.frontier.sqlite.queries import redirecting_urls
 from opilio.manage.pages import PageTable, StoredPage
+from opilio.store.collection import open_readonly
 from opilio.store.maintain.integrity import record_problem
-from opilio.store.warc import RecordPosition, parse_response, read_member, warc_name
+from opilio.store.run_tables import MAX_REDIRECTS
+from opilio.store.versions import answers_of
+from opilio.store.warc import RecordPosition, parse_response, read_member, response_record, warc_name
 
 WACZ_VERSION = "1.1.1"
 _WARC_NAME = "data.warc.gz"
@@ -44,27 +51,50 @@ class IndexLine(NamedTuple):
 def write_cdxj(pages: PageTable, out: BinaryIO) -> int:
     """Write a sorted CDXJ index of the pages in the WARC files of the collection; returns their number."""
     lines = sorted(
-        _index_line(page, read_page_record(page), warc_name(page.position.warc), page.position)
+        _index_line(page.url, read_page_record(page), warc_name(page.position.warc), page.position)
         for page in _recorded(pages)
     )
     out.writelines(line.encode() for line in lines)
     return len(lines)
 
 
-def write_wacz(pages: PageTable, out: BinaryIO, title: str, software: str) -> int:
+def read_redirects(folder: Path) -> Iterator[FetchResult]:
+    """The redirects of a collection, as responses without the headers that were not kept."""
+    with open_readonly(folder) as collection:
+        for url, key in list(redirecting_urls(collection.connection)):
+            found = answers_of(collection.connection, key)
+            if found and found[-1].location:
+                last = found[-1]
+                headers = (("Location", last.location),)
+                yield FetchResult(
+                    url=url,
+                    status=last.status,
+                    location=last.location,
+                    headers=headers,
+                    started_at=last.at,
+                )
+
+
+def write_wacz(pages: PageTable, redirects: Iterable[FetchResult], out: BinaryIO, title: str, software: str) -> int:
     """Write a WACZ file; returns the number of pages. Memory holds the index, not the pages."""
     lines: list[IndexLine] = []
+    urls: set[str] = set()
     entries = [_encode({"format": "json-pages-1.0", "id": "pages", "title": title})]
     created = 0.0
     with tempfile.TemporaryFile() as warc:
         for page in _recorded(pages):
             member = read_page_record(page)
             position = RecordPosition(0, warc.tell(), len(member))
-            lines.append(_index_line(page, member, _WARC_NAME, position))
+            lines.append(_index_line(page.url, member, _WARC_NAME, position))
+            urls.add(page.url)
             # The reference validator knows the columns of the first line only: without a title, a row is blank to it.
             shown = page.title or page.url
             entries.append(_encode({"url": page.url, "ts": format_iso_time(page.fetched_at), "title": shown}))
             created = max(created, page.fetched_at)
+            warc.write(member)
+        for redirect in _leading_to(urls, redirects):
+            member = response_record(redirect)
+            lines.append(_index_line(redirect.url, member, _WARC_NAME, RecordPosition(0, warc.tell(), len(member))))
             warc.write(member)
         index = b"".join(line.encode() for line in sorted(lines))
         with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
@@ -86,7 +116,20 @@ def write_wacz(pages: PageTable, out: BinaryIO, title: str, software: str) -> in
             _add_bytes(archive, "datapackage.json", manifest)
             digest = {"path": "datapackage.json", "hash": _digest(manifest)}
             _add_bytes(archive, "datapackage-digest.json", _encode(digest))
-    return len(lines)
+    return len(urls)
+
+
+def _leading_to(urls: set[str], redirects: Iterable[FetchResult]) -> Iterator[FetchResult]:
+    """The redirects that lead to one of these URLs, perhaps by way of others."""
+    found = {redirect.url: redirect for redirect in redirects if redirect.url not in urls}
+    for redirect in found.values():
+        target = redirect.location
+        for _ in range(MAX_REDIRECTS):
+            if target in urls or target not in found:
+                break
+            target = found[target].location
+        if target in urls:
+            yield redirect
 
 
 def surt_key(url: str) -> str:
@@ -118,12 +161,12 @@ def _recorded(pages: PageTable) -> Iterator[StoredPage]:
     return (page for page in pages if page.position.length)
 
 
-def _index_line(page: StoredPage, member: bytes, file_name: str, position: RecordPosition) -> IndexLine:
+def _index_line(url: str, member: bytes, file_name: str, position: RecordPosition) -> IndexLine:
     fields, _ = parse_member(member)
     response = parse_response(member)
     timestamp = datetime.fromtimestamp(response.started_at, UTC).strftime("%Y%m%d%H%M%S")
     values = {
-        "url": page.url,
+        "url": url,
         "mime": response.header("content-type").partition(";")[0].strip().lower() or "unk",
         "status": str(response.status),
         "digest": fields.get("warc-payload-digest", ""),
@@ -131,7 +174,7 @@ def _index_line(page: StoredPage, member: bytes, file_name: str, position: Recor
         "offset": str(position.offset),
         "filename": file_name,
     }
-    return IndexLine(surt_key(page.url), timestamp, values)
+    return IndexLine(surt_key(url), timestamp, values)
 
 
 def _digest(data: bytes) -> str:

@@ -24,6 +24,9 @@ from opilio.parse.signals import PageSignals
 from opilio.store.warc import read_record
 
 _HEADING = re.compile(r"(#{1,6}) (.+)")
+_LINK = re.compile(r"(?<!\\)\[((?:\\.|[^\]\[\\])*)\]\((?:<[^<>]*>|(?:[^()\s]|\([^()\s]*\))*)\)")
+# Escaped characters, and the marks of emphasis and code.
+_MARKS = re.compile(r"\\([!-/:-@\[-`{-~])|[*`]")
 
 
 class MarkdownChunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +34,7 @@ class MarkdownChunk(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     index: int
-    headings: tuple[str, ...]  # the headings above it, outermost first
+    headings: tuple[str, ...]  # the headings above it, as plain text, outermost first
     text: str
 
 
@@ -67,12 +70,24 @@ def _pack(markdown: str, max_words: int) -> Iterator[tuple[tuple[str, ...], str]
             yield tuple(text for _, text in path), "\n\n".join(blocks)
             blocks, words, only_headings = [], 0, True
         if heading:
-            path = [*((level, text) for level, text in path if level < len(heading[1])), (len(heading[1]), heading[2])]
+            path = [
+                *((level, text) for level, text in path if level < len(heading[1])),
+                (len(heading[1]), _plain_text(heading[2])),
+            ]
         blocks.append(block)
         words += count
         only_headings = only_headings and heading is not None
     if blocks:
         yield tuple(text for _, text in path), "\n\n".join(blocks)
+
+
+def _plain_text(line: str) -> str:
+    """A line of Markdown without its marks.
+
+    >>> _plain_text("[Wrens](http://a.example/(1)) and `a_list` of *star\\\\_names*")
+    'Wrens and a_list of star_names'
+    """
+    return _MARKS.sub(lambda mark: mark[1] or "", _LINK.sub(r"\1", line))
 
 
 def _blocks(markdown: str) -> Iterator[str]:

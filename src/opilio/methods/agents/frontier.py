@@ -4,7 +4,7 @@ It is a `Frontier` to the engine. Only `lease` differs: it follows the agents' q
 every URL is claimed at the store, so that none is leased twice and no host before it wakes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
 from msgspec.structs import replace
@@ -180,6 +180,16 @@ class SharedFrontier:
 
     def drop_host(self, host: str, reason: str, pattern: str = "*") -> int:
         return self._store.drop_host(host, reason, pattern)
+
+    def drop_refused(self, refusal_reason: Callable[[str], str]) -> int:
+        return self._store.drop_refused(refusal_reason)
+
+    def reopen_host(self, host: str, reason: str, now: float) -> int:
+        reopened = self._store.reopen_host(host, reason, now)
+        if reopened and self._loaded:
+            self._load(now)
+            self.manager.block_host(host, now)
+        return reopened
 
     def readmit(self, host: str, reason: str, limit: int, now: float) -> list[int]:
         keys = self._store.readmit(host, reason, limit, now)

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from opilio.core.errors import ConfigError
-from opilio.core.protocols import RANK_STATE, TOPIC_STATE, OnlineLearner
+from opilio.core.protocols import RANK_STATE, TOPIC_STATE, Learns
 from opilio.core.records import MAX_AGENTS, AgentAnalysis, Analysis, FetchResult, Lead, Reading, Verdict, url_key
 from opilio.core.settings import AgentSettings, AgentTeamSettings, Settings, TopicSettings, Tree, suggest_name
 from opilio.core.urls import require_url
@@ -17,25 +17,34 @@ from opilio.engine.analysis import PageAnalyzer, SharedParts
 from opilio.engine.learning import LearnerGroup, Owner, state_name
 from opilio.engine.reseeding import seeds_finished_check
 from opilio.engine.wiring.assembly import (
-    AGENTS,
     AnalysisParts,
     CrawlWriters,
     WriterContext,
-    assembly_kind,
     build_boosted_scorer,
     build_crawler_parts,
 )
 from opilio.engine.wiring.topic import build_topic, initial_topic_state
 from opilio.frontier.policy import Order
 from opilio.frontier.sqlite.claims import ClaimableFrontier
-from opilio.methods.agents.agent import UNBORN, Agent, AgentDirectory, AgentRecord, assign_seeds
+from opilio.methods.agents.agent import (
+    UNBORN,
+    Agent,
+    AgentDirectory,
+    AgentRecord,
+    LivingRanker,
+    Organism,
+    Population,
+    assign_seeds,
+)
 from opilio.methods.agents.frontier import SharedFrontier
 from opilio.methods.agents.link_queue import AgentLinkQueue, AgentQueueOptions
 from opilio.methods.agents.manager import AgentManager
-from opilio.methods.agents.population import LivingRanker, Organism, Population
 from opilio.methods.agents.team import AgentTeam, TeamLearning, TeamLinkScorer, TeamMember
 from opilio.methods.treasure.context_graph import HINTS_STATE
-from opilio.topic.evolving import EvolvingTopic
+from opilio.rank.committee import CommitteeMember, MemberKind
+from opilio.rank.topic_genre import TopicGenreRanker
+from opilio.topic.evolving import EvolvingTopic, TopicLearner
+from opilio.topic.setup import BuildContext
 from opilio.topic.topic import Topic
 from opilio.topic.weights import WeightTable
 
@@ -70,8 +79,8 @@ def check_agent_settings(settings: Settings) -> None:
             raise ConfigError(
                 f"{key} = {value!r}: agents keep their own order; with them it can be {_format_choices(fit)}"
             )
-    if settings.agents.most and settings.rank.get("learner") != "infospiders":
-        raise ConfigError("agents.most: only agents with rank.learner = 'infospiders' have energy; leave it out")
+    if settings.agents.most and settings.rank["kind"] != "infospiders":
+        raise ConfigError("agents.most: only agents with rank.kind = 'infospiders' have energy; leave it out")
     if settings.rank.get("model") and settings.rank["kind"] == "committee":
         raise ConfigError("rank.model: agents start with untrained rankers; leave rank.model or the agents out")
 
@@ -162,7 +171,7 @@ class TeamAnalyzer(PageAnalyzer):
         analysts: Mapping[int, PageAnalyzer],
         listeners: Mapping[int, Sequence[int]],
         ranks: frozenset[int],
-        learners: Mapping[str, OnlineLearner],
+        learners: Mapping[str, Learns],
     ) -> None:
         first = analysts[min(analysts)]
         super().__init__(*first.parts, learners=learners, records=first.make_records)
@@ -238,9 +247,21 @@ class AgentsAssembly:
             own_topic = topic if own.topic == settings.topic else build_topic(own)
             first = {TOPIC_STATE: initial_topic_state(own, own_topic)} | agent_states(profile, states)
             members.append(build_crawler_parts(shared, own, own_topic, first, Owner(profile.name, profile.number)))
-        learners = team_learners(settings, [member.learners for member in members], states)
+        shared_topic = TopicLearner(self._shared_topic(settings, members))
+        if TOPIC_STATE in states:
+            shared_topic.restore(states[TOPIC_STATE])
+        topics = {_state_of(one, TOPIC_STATE): one.topics[TOPIC_STATE] for one in members}
+        topics |= {TOPIC_STATE: shared_topic}
+        learners = {_state_of(one, name): learner for one in members for name, learner in one.learners.items()}
+        learners |= {TOPIC_STATE: shared_topic}
         analyzer = build_team_analyzer(settings, [member.analyzer for member in members], learners)
-        return AnalysisParts(analyzer, learners, members[0].ranker, tuple(members))
+        return AnalysisParts(analyzer, learners, topics, members[0].ranker, tuple(members))
+
+    @staticmethod
+    def _shared_topic(settings: Settings, members: Sequence[AnalysisParts]) -> "SharedTopic":
+        profiles = zip(agent_profiles(settings), members, strict=True)
+        name = settings.topic.name
+        return SharedTopic([one.evolving_topic for profile, one in profiles if profile.settings.topic.name == name])
 
     def build_writers(self, context: WriterContext, parts: AnalysisParts) -> CrawlWriters:
         """The agents over a collection; those that worked in an earlier run continue."""
@@ -253,7 +274,7 @@ class AgentsAssembly:
         members = []
         for profile, agent, own in zip(profiles, agents, parts.agents, strict=True):
             seeds_finished = seeds_finished_check(profile.settings, store, collection)
-            learning = LearnerGroup(own.learners, collection, context.writer, profile.name, seeds_finished)
+            learning = LearnerGroup(own.learners, collection, profile.name, seeds_finished)
             scorer = build_boosted_scorer(settings, collection, own)
             members.append(TeamMember(agent, own.evolving_topic, scorer, learning))
         team = AgentTeam(members, manager, settings.agents, settings.topic.name)
@@ -286,45 +307,13 @@ def agent_states(profile: AgentProfile, states: Mapping[str, bytes]) -> dict[str
     return common | {name.removeprefix(prefix): state for name, state in states.items() if name.startswith(prefix)}
 
 
-def team_learners(
-    settings: Settings, each: Sequence[Mapping[str, OnlineLearner]], states: Mapping[str, bytes]
-) -> dict[str, OnlineLearner]:
-    """All learners of the agents by the names of their states in the collection, with the crawl's own topic."""
-    profiles = agent_profiles(settings)
-    found = {
-        state_name(profile.name, name): learner
-        for profile, own in zip(profiles, each, strict=True)
-        for name, learner in own.items()
-    }
-    common = [p for p in profiles if p.settings.topic.name == settings.topic.name]
-    tables = [found.get(state_name(p.name, TOPIC_STATE)) for p in common]
-    found[TOPIC_STATE] = SharedTopic([table for table in tables if isinstance(table, EvolvingTopic)])
-    if TOPIC_STATE in states:
-        found[TOPIC_STATE].restore(states[TOPIC_STATE])
-    return found
-
-
-def load_topic_tables(settings: Settings, states: Mapping[str, bytes]) -> dict[str, EvolvingTopic]:
-    """The tables of a collection by the names of their states: the crawl's own, and the agents', which follow it."""
-    known = {name: restore_topic(state) for name, state in states.items() if name.rpartition("/")[2] == TOPIC_STATE}
-    if assembly_kind(settings.agents) != AGENTS:
-        return {TOPIC_STATE: known.get(TOPIC_STATE, EvolvingTopic(WeightTable()))}
-    each = [
-        {TOPIC_STATE: known[name]} if (name := state_name(p.name, TOPIC_STATE)) in known else {}
-        for p in agent_profiles(settings)
-    ]
-    return {name: one for name, one in team_learners(settings, each, states).items() if isinstance(one, EvolvingTopic)}
-
-
-def restore_topic(state: bytes) -> EvolvingTopic:
-    """A stored table, to display it or to replace it."""
-    topic = EvolvingTopic(WeightTable())
-    topic.restore(state)
-    return topic
+def _state_of(parts: AnalysisParts, learner: str) -> str:
+    """The name of an agent's state in the collection."""
+    return state_name(parts.owner.agent, learner)
 
 
 def build_team_analyzer(
-    settings: Settings, analyzers: Sequence[PageAnalyzer], learners: Mapping[str, OnlineLearner]
+    settings: Settings, analyzers: Sequence[PageAnalyzer], learners: Mapping[str, Learns]
 ) -> TeamAnalyzer:
     """One analyzer for all. Agents of other topics judge every page; those of the same topic if they exchange."""
     profiles, agents = agent_profiles(settings), settings.agents
@@ -355,3 +344,12 @@ def _build_agent(settings: Settings, profile: AgentProfile, order: Order) -> Age
     options = AgentQueueOptions(order=order, keep_first_score=settings.frontier.merge == "discard")
     agents = settings.agents
     return Agent(record, AgentLinkQueue(options), profile.requests, agents.relevant, agents.patience)
+
+
+def _tswt_member(context: BuildContext) -> CommitteeMember:
+    """S3's topic score of a link (S3-17), as one more feature of the committee."""
+    ranker = TopicGenreRanker(context.evolving_topic, context.url_terms.terms_batch)
+    return CommitteeMember({"tswt": ranker.topic_member_scores})
+
+
+TSWT_MEMBER = MemberKind(_tswt_member)

@@ -15,9 +15,8 @@ from opilio.core.protocols import FrontierEntry, LinkExplanation, LinkScorer
 from opilio.core.records import AgentAnalysis, Analysis, Lead, Outcome, Reading, Verdict
 from opilio.core.settings import AgentTeamSettings
 from opilio.engine.learning import LearnerGroup
-from opilio.methods.agents.agent import DORMANT_STATES, Agent, AgentReport
+from opilio.methods.agents.agent import DORMANT_STATES, Agent, AgentReport, Population
 from opilio.methods.agents.manager import AgentManager
-from opilio.methods.agents.population import Population
 from opilio.store.writer import CollectionWriter
 from opilio.topic.evolving import EvolvingTopic
 
@@ -151,6 +150,9 @@ class TeamLinkScorer:
                 member.agent.queue.rescore(key, score)
                 yield host, key, score
 
+    def explored(self) -> list[tuple[str, int]]:
+        return [link for member in self._team.members.values() for link in member.link_scorer.explored()]
+
     def correct(self, entry: FrontierEntry, before: float, after: float) -> None:
         member = self._team.members.get(entry.lead.agent)
         if member is not None:
@@ -209,10 +211,10 @@ class TeamLearning(LearnerGroup):
         return list(self._team.members.values())
 
     def learn(
-        self, outcomes: Sequence[Outcome], now: float, events: list[Event], lessons: Sequence[Outcome] = ()
+        self, outcomes: Sequence[Outcome], now: float, events: list[Event], shared: Sequence[Outcome] = ()
     ) -> None:
-        # The team decides who learns from what.
-        del lessons
+        # The team decides which agent learns from which page.
+        del shared
         for member in self._members:
             if member.own_outcomes or member.shared_outcomes or member.evolving_topic.expansion.waits_for_seeds:
                 member.learning.learn(member.own_outcomes, now, events, member.shared_outcomes)

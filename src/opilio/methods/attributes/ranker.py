@@ -1,33 +1,51 @@
 """The link score of S1: the probability, by a learner, that a link with these four attributes leads to a relevant page.
 
 The learner is trained while crawling (S1-12): every fetched page is a row of its link's attributes and the verdict.
-Until both classes are known the score is the mean of the four attributes. A page is scored as its links' only parent;
-the writing process, which knows the first five, computes the rows again (`AttributesLinkScorer`).
+Until both classes are known the score is the mean of the four attributes. The ranker scores a link with the current
+page as its only parent. In the writing process, `AttributesLinkScorer` knows the first five parents (S1-22…S1-24) and
+scores a link again when its row or the model changed (S1-14).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from opilio.core.caches import evict_oldest
 from opilio.core.errors import ConfigError
-from opilio.core.protocols import RANK_STATE, BaseLearner
-from opilio.core.records import Lead, Outcome, Reading, Verdict
-from opilio.core.settings import Count, Positive, Settings, Share
-from opilio.methods.attributes.features import TABLE_SIZE, LinkRows, TermFunctions
+from opilio.core.protocols import (
+    RANK_STATE,
+    BaseLearner,
+    Database,
+    FeatureEffect,
+    FrontierEntry,
+    LinkExplanation,
+    LinkScorer,
+)
+from opilio.core.records import Lead, LinkColumns, Outcome, Reading, Verdict
+from opilio.core.settings import Count, Positive, Settings, TunnelDepth
+from opilio.engine.link_scoring import MAX_PARENT_LINKS, LinkScorerContext, StaticLinkScorer
+from opilio.methods.attributes.features import (
+    ATTRIBUTES,
+    MAX_TRAINING_ROWS,
+    TABLE_SIZE,
+    LinkRows,
+    Rows,
+    TermFunctions,
+    add_parent_evidence,
+    stack_rows,
+)
 from opilio.methods.attributes.features import pack_evidence as packed_evidence
-from opilio.methods.attributes.infospiders import COST, InfoSpidersRanker
-from opilio.methods.attributes.infospiders import WORDS as INFOSPIDERS_WORDS
-from opilio.methods.attributes.learner import OnlineTrainer, RowLearner, require_sklearn
-from opilio.methods.attributes.models import make_learner
-from opilio.methods.attributes.rows import ATTRIBUTES, MAX_TRAINING_ROWS, Rows, stack_rows
+from opilio.methods.attributes.learner import OnlineTrainer, RowLearner, make_learner, require_sklearn
 from opilio.methods.attributes.training import load_learner, read_models
 from opilio.rank.committee import CommitteeMember, MemberKind
-from opilio.rank.link_scores import LinkScores, LinkTexts, drop_all, refused_links, tunnel_drop_reason
+from opilio.rank.link_scores import LinkScores, LinkTexts, drop_all, refused_links, tunnel_drop_reason, unpack
+from opilio.store.versions import linked_pages
 from opilio.topic.setup import BuildContext
 from opilio.topic.weights import WeightTable, table_from_weights
 
@@ -165,25 +183,153 @@ class AttributesRanker(BaseLearner):
         self.links.fixed_table, self._learned_rows = kept.table, kept.learned_rows
 
 
+MIN_RESCORE_CHANGE = 1e-3
+MAX_QUEUED_LINKS = 50_000  # queued links whose parents are remembered
+
+
+@dataclass(slots=True)
+class _QueuedLink:
+    """A queued link: what its parents say of it, the row that makes, and the score in the frontier."""
+
+    url: str
+    host: str
+    score: float
+    evidence: dict[int, bytes] = field(default_factory=dict)
+    row: bytes = b""
+
+
+class AttributesLinkScorer(StaticLinkScorer):
+    """Remembers queued links, at most `limit` of them; the rest keep the score they had."""
+
+    def __init__(self, ranker: AttributesRanker, limit: int = MAX_QUEUED_LINKS) -> None:
+        self._ranker = ranker
+        self._limit = limit
+        self._version = ranker.version
+        self._queued: dict[int, _QueuedLink] = {}
+        # The frontier keeps the better score of a link, so a lower one is sent as a new score.
+        self._lowered: dict[int, _QueuedLink] = {}
+
+    def resume(self, waiting: Iterable[FrontierEntry], connection: Database, agent: int = 0) -> None:
+        """Load the queued links, with the evidence of the newest stored pages, up to the limit."""
+        leads = {entry.lead.key: entry.lead for entry in waiting if entry.parents}
+        pages = _newest_pages(connection, agent)
+        for key, lead in leads.items():
+            link = self._queued[key] = _QueuedLink(lead.url, lead.host, lead.score)
+            if lead.parent not in pages:
+                add_parent_evidence(link.evidence, lead.parent, lead.features)
+        for page, columns in reversed(pages.items()):
+            keys = np.frombuffer(columns.keys, dtype=np.int64).tolist()
+            for at, (key, evidence) in enumerate(zip(keys, columns.features, strict=False)):
+                if key in leads and at not in columns.dropped:
+                    add_parent_evidence(self._queued[key].evidence, page, evidence)
+        self._update_rows(list(self._queued.values()))
+
+    def observe(self, outcomes: Sequence[Outcome]) -> None:
+        for outcome in outcomes:
+            failure = outcome.fetched.failure
+            link = self._queued.get(outcome.lead.key)
+            if link is not None and not (failure is not None and failure.retry):
+                del self._queued[outcome.lead.key]
+                self._ranker.pending_rows[outcome.lead.key] = link.row
+
+    def discard(self, keys: Sequence[int]) -> None:
+        for key in keys:
+            self._queued.pop(key, None)
+
+    def _score_page_links(self, outcome: Outcome) -> list[Lead]:
+        leads = super()._score_page_links(outcome)
+        links = [self._queued.setdefault(lead.key, _QueuedLink(lead.url, lead.host, lead.score)) for lead in leads]
+        changed = {
+            o.key: link
+            for o, link in zip(leads, links, strict=True)
+            if add_parent_evidence(link.evidence, o.parent, o.features)
+        }
+        self._update_rows(list(changed.values()))
+        for (key, link), score in zip(changed.items(), self._scores(changed.values()), strict=True):
+            if len(link.evidence) > 1 and score < link.score - MIN_RESCORE_CHANGE:
+                self._lowered[key] = link
+            link.score = score
+        scored = [replace(lead, score=link.score) for lead, link in zip(leads, links, strict=True)]
+        evict_oldest(self._queued, self._limit)
+        return scored
+
+    def rescored(self) -> Iterable[tuple[str, int, float]]:
+        moved, self._lowered = {key: link for key, link in self._lowered.items() if key in self._queued}, {}
+        if self._ranker.version != self._version and self._queued:
+            self._version = self._ranker.version
+            for (key, link), score in zip(self._queued.items(), self._scores(self._queued.values()), strict=True):
+                if abs(score - link.score) > MIN_RESCORE_CHANGE:
+                    moved[key] = link
+                link.score = score
+        return [(link.host, key, link.score) for key, link in moved.items()]
+
+    def explain(self, entry: FrontierEntry, parent: Reading | None = None) -> LinkExplanation | None:
+        """The probability of a link now, and how much of it each attribute makes; None while nothing is trained."""
+        del parent
+        trainer = self._ranker.trainer
+        if not trainer.is_ready:
+            return None
+        link = self._queued.get(entry.lead.key)
+        row = unpack_rows([link.row]) if link is not None else self._ranker.links.lead_row(entry.lead)
+        size = len(ATTRIBUTES)
+        # The row once more for each attribute, with that attribute missing.
+        rows = np.repeat(row, size + 1, axis=0)
+        without = np.arange(size)
+        rows[without, without], rows[without, size + without] = 0.0, 1.0
+        *others, score = self._ranker.probabilities(rows).tolist()
+        parts = [
+            FeatureEffect(name, float(row[0, at]), 0.0, score - other)
+            for at, (name, other) in enumerate(zip(ATTRIBUTES, others, strict=True))
+        ]
+        return LinkExplanation(score, parts, [], [], trainer.learner.row_count)
+
+    def _update_rows(self, links: Sequence[_QueuedLink]) -> None:
+        rows = pack_rows(
+            self._ranker.links.rows([link.url for link in links], [link.evidence.values() for link in links])
+        )
+        for link, row in zip(links, rows, strict=True):
+            link.row = row
+
+    def _scores(self, links: Iterable[_QueuedLink]) -> list[float]:
+        rows = unpack_rows([link.row for link in links])
+        return self._ranker.probabilities(rows).tolist() if len(rows) else []
+
+
+def attributes_link_scorer(context: LinkScorerContext) -> LinkScorer:
+    """The link scorer with the queued links of a collection (of one agent)."""
+    scorer = AttributesLinkScorer(context.ranker)
+    waiting = context.queued(MAX_QUEUED_LINKS)
+    scorer.resume(waiting, context.collection.connection, context.owner.number)
+    return scorer
+
+
+def _newest_pages(connection: Database, agent: int) -> dict[int, LinkColumns]:
+    """The pages stored last (by an agent) with their links, the newest first."""
+    pages, links = dict[int, LinkColumns](), 0
+    for page in linked_pages(connection, agent):
+        columns = pages[page.key] = unpack(page.columns)
+        links += len(columns.urls)
+        if links >= MAX_PARENT_LINKS:
+            break
+    return pages
+
+
 MODEL_FILE = "model.json"  # where `opilio lab train` leaves its learners in a collection
 
 
 def attributes_ranker(
     context: BuildContext,
     *,
-    learner: Literal["bayes", "tree", "neural", "infospiders"] = "bayes",
+    learner: Literal["bayes", "tree", "neural"] = "bayes",
     table: Positive = TABLE_SIZE,
     every: Count = 50,
     model: str = "",
-    tunnel_depth: int = -1,
-    cost: Share = COST,
-) -> AttributesRanker | InfoSpidersRanker:
+    tunnel_depth: TunnelDepth = -1,
+) -> AttributesRanker:
     """S1's ranker. A new crawl starts with the learner in the file or collection `model`, where one is named."""
     words = TermFunctions(
         context.url_terms.terms_batch, context.page_words.with_weighting("tfidf").weighted_terms, context.page_words.idf
     )
-    if learner == "infospiders":
-        return InfoSpidersRanker(LinkRows(context.evolving_topic, words, INFOSPIDERS_WORDS), tunnel_depth, cost)
     require_sklearn()
     # With every = 0 a crawl keeps the model it starts with, or the mean of the attributes.
     trainer = OnlineTrainer(make_learner(learner), every, MIN_CLASS_ROWS if every else NEVER)
@@ -200,8 +346,6 @@ def start_state(learner: RowLearner, table: WeightTable) -> bytes:
 
 def check_start_model(settings: Settings) -> dict[str, bytes]:
     """ConfigError where the model that a crawl should start with can't be used. The ranker reads it itself."""
-    if settings.rank.get("learner") == "infospiders":
-        return {}
     require_sklearn()
     if name := str(settings.rank.get("model", "")):
         find_learner(name, str(settings.rank["learner"]), "rank.model")
@@ -211,7 +355,6 @@ def check_start_model(settings: Settings) -> dict[str, bytes]:
 def _trained_member(context: BuildContext) -> CommitteeMember:
     """The first learner of the file or collection `rank.trained`, for the committee."""
     ranker = attributes_ranker(context)
-    assert isinstance(ranker, AttributesRanker)
     ranker.trainer.learner, ranker.links.fixed_table = find_learner(str(context.settings.rank["trained"]))
     return CommitteeMember({"s1": ranker.member_scores})
 

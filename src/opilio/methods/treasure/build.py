@@ -259,7 +259,7 @@ def load_collection_graph(folder: Path) -> tuple[TGraph, int]:
     except msgspec.DecodeError:
         state = None
     if snapshot is None or state is None:
-        raise UsageError(f"{folder}: holds no T-Graph; one that '--strategy s2-treasure' crawled does")
+        raise UsageError(f"{folder}: contains no T-Graph; crawl with '--strategy s2-treasure' to make one")
     return TGraph(state.nodes, state.documents), snapshot.version
 
 

@@ -22,7 +22,7 @@ from opilio.core.errors import ConfigError
 from opilio.core.events import GraphChanged
 from opilio.core.protocols import RANK_STATE, BaseLearner
 from opilio.core.records import Lead, Outcome, Reading, Verdict
-from opilio.core.settings import Amount, Count, Positive, Settings, Share, Tree
+from opilio.core.settings import Amount, Count, Positive, Settings, Share, Tree, TunnelDepth
 from opilio.methods.dewey.detect import galaxy_of
 from opilio.methods.dewey.judge import WEIGHTING_RULES, DeweyTarget, DeweyWeighting, add_synonyms, dewey_target
 from opilio.methods.treasure.build import encode_graph_state, read_graph
@@ -249,7 +249,7 @@ def tgraph_ranker(
     thesaurus: bool = False,
     watchdog: Count = 20,
     per_level: Positive = 500,
-    tunnel_depth: int = -1,
+    tunnel_depth: TunnelDepth = -1,
 ) -> TreasureRanker:
     """S2's ranker, still without a graph: `tgraph_start_states` reads the file that `graph` names."""
     del graph
@@ -291,7 +291,7 @@ def _focus_target(context: BuildContext, wordnet: WordNet | None) -> DeweyTarget
 
 
 def context_graph_ranker(
-    context: BuildContext, *, graph: str = "", least: Share = 0.5, tunnel_depth: int = -1
+    context: BuildContext, *, graph: str = "", least: Share = 0.5, tunnel_depth: TunnelDepth = -1
 ) -> ContextGraphRanker:
     """Diligenti's ranker, still without a graph: `context_graph_start_states` reads the file that `graph` names."""
     del graph

@@ -59,7 +59,7 @@ class _DocumentBody:
         elif name == "ilvl" and (level_stated := attributes.get("val", "")).isdecimal():
             self._list_level = min(int(level_stated), _MAX_LIST_LEVELS - 1)
         elif name == "hyperlink":
-            self._paragraph.append(f'<a href="{escape(self._targets.get(attributes.get("id", ""), ""))}">')
+            self._paragraph.append(f'<a href="{self._target(attributes.get("id", ""))}">')
         elif name == "t":
             self._in_text = True
         elif name in _BREAKS:
@@ -84,6 +84,12 @@ class _DocumentBody:
             self._paragraph.append(escape(value))
             self._size += len(value)
         return self._size <= _MAX_CHARACTERS
+
+    def _target(self, link: str) -> str:
+        """The URL of a link, escaped; it counts as text, since very many links can have the same long URL."""
+        target = escape(self._targets.get(link, "")) if self._size <= _MAX_CHARACTERS else ""
+        self._size += len(target)
+        return target
 
     def _end_paragraph(self) -> None:
         content = "".join(self._paragraph).strip()
@@ -120,7 +126,7 @@ def docx_to_html(body: bytes) -> HtmlDocument:
         date=about.get("created", "")[:10],
         language=about.get("language", ""),
     )
-    return HtmlDocument(html=html, truncated=not complete or archive.is_exhausted)
+    return HtmlDocument(html=html, truncated=not complete or archive.is_exhausted or archive.is_cut)
 
 
 def _link_targets(archive: DocumentArchive) -> dict[str, str]:

@@ -73,7 +73,7 @@ def epub_to_html(body: bytes) -> HtmlDocument:
         keywords=about.get("subject", ""),
         date=about.get("date", "")[:10],
     )
-    truncated = len(parts) < len(chapters) or archive.is_exhausted or not all(parts)
+    truncated = len(parts) < len(chapters) or archive.is_exhausted or archive.is_cut or not all(parts)
     return HtmlDocument(html=html, truncated=truncated)
 
 

@@ -11,6 +11,7 @@ from functools import cache, lru_cache
 from html import escape
 from importlib.util import find_spec
 from io import BytesIO
+from struct import Struct
 from typing import NamedTuple
 from xml.parsers import expat
 from zipfile import BadZipFile, ZipFile
@@ -29,24 +30,73 @@ MAX_BYTES = 48 << 20  # of all members that are read, unpacked
 MAX_DEPTH = 200  # of nested elements
 _PIECE = 1 << 16
 
+_MEMBER = b"PK\x03\x04"
+# Of a member's header: method, size, lengths of the name and of the extra field.
+_MEMBER_HEADER = Struct("<8xH8xI4xHH")
+_MAX_NAME_BYTES = 500
+_STORED, _DEFLATED = 0, 8
 _ZIP_ERRORS = (BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError, ValueError)
 
 
+class _CutMember(NamedTuple):
+    """A part of an archive without a directory: where its data is, and how it is packed."""
+
+    method: int
+    start: int
+    end: int
+
+
+class _CutArchive:
+    """The parts of an archive whose end is missing, and with it the directory."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._members: dict[str, _CutMember] = {}
+        at = 0
+        for _ in range(MAX_MEMBERS):
+            at = body.find(_MEMBER, at)
+            if not 0 <= at <= len(body) - _MEMBER_HEADER.size:
+                break
+            method, size, name, extra = _MEMBER_HEADER.unpack_from(body, at)
+            start = at + _MEMBER_HEADER.size + name
+            path = body[at + _MEMBER_HEADER.size : start].decode("utf-8", "replace")
+            # A packed part knows its own end.
+            end = start + extra + size if method == _STORED else len(body)
+            # Hostile names may overlap.
+            if name <= _MAX_NAME_BYTES:
+                self._members.setdefault(path, _CutMember(method, start + extra, end))
+            at += len(_MEMBER)
+
+    def __bool__(self) -> bool:
+        return bool(self._members)
+
+    def open(self, path: str) -> BytesIO:
+        """A part, as far as it is there."""
+        method, start, end = self._members[path]
+        data = memoryview(self._body)[start:end]
+        if method == _STORED:
+            return BytesIO(data)
+        return BytesIO(zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, MAX_BYTES) if method == _DEFLATED else b"")
+
+
 class DocumentArchive:
-    """The files of a zipped document. More than `MAX_BYTES` are never unpacked, whatever the archive declares."""
+    """The files of a zipped document. More than `MAX_BYTES` are never unpacked, whatever the archive declares.
+
+    `is_cut`: the end of the archive is missing.
+    """
 
     def __init__(self, body: bytes, name: str) -> None:
-        self._name = name
         self._room = MAX_BYTES
+        self.is_cut = False
+        self._zip: ZipFile | _CutArchive
         try:
             self._zip = ZipFile(BytesIO(body))
         except _ZIP_ERRORS as error:
-            raise ParseError(f"document: the {name} file is damaged ({error})") from error
-        if len(self._zip.filelist) > MAX_MEMBERS:
+            self._zip, self.is_cut = _CutArchive(body), True
+            if not self._zip:
+                raise ParseError(f"document: the {name} file is damaged ({error})") from error
+        if isinstance(self._zip, ZipFile) and len(self._zip.filelist) > MAX_MEMBERS:
             raise ParseError(f"document: the {name} file has more than {MAX_MEMBERS} parts")
-
-    def __contains__(self, path: str) -> bool:
-        return path in self._zip.NameToInfo
 
     def read(self, path: str) -> bytes:
         """A part; empty if it is missing or can't be unpacked, as far as it goes if the limit is reached."""

@@ -298,7 +298,7 @@ class _OpenSearch:
         nothing = cast(Any, None)
         made = [
             SearchCandidate(
-                nothing, nothing, hit["_source"]["key"], hit["_score"] or 1.0, hit["_source"]["relevance"], 0.0, 0.0, []
+                nothing, nothing, hit["_source"]["key"], hit["_score"] or 1.0, hit["_source"]["relevance"], 0.0, []
             )
             for hit in found
         ]

@@ -20,7 +20,7 @@ from opilio.seeds.api_client import (
     parse_json,
 )
 from opilio.seeds.engines.paged import ResultPage, ResultPageRequest
-from opilio.seeds.queries import add_genre_words, sort_by_query_words
+from opilio.seeds.finder import add_genre_words, sort_by_query_words
 
 MEDIAWIKI_URL = "https://en.wikipedia.org/w/api.php"
 MEDIAWIKI_PAGE_SIZE = 50
@@ -46,7 +46,9 @@ class MediaWiki:
     def build_request(self, want: ResultPageRequest) -> ApiRequest:
         size = min(MEDIAWIKI_PAGE_SIZE, want.limit)
         listed = (("list", "search"), ("srwhat", "text"), ("srlimit", str(size)), ("sroffset", str(want.page * size)))
-        return self._query(*listed, ("srsearch", add_genre_words(want.query, want.genre)))
+        # Titles only: snippets are most of the server's work and of the response.
+        plain = (("srinfo", ""), ("srprop", ""))
+        return self._query(*listed, *plain, ("srsearch", add_genre_words(want.query, want.genre)))
 
     def parse_results(self, tree: object, want: ResultPageRequest) -> ResultPage:  # noqa: ARG002 the shape's signature
         if failure := parse_search_error(tree):

@@ -1,8 +1,6 @@
 """Engines with pages of results: one class does the paging, adapters build the requests and parse the results.
 
 Brave: an index of its own. `offset` counts pages (0 to 9), not rows; a query has at most 400 characters and 50 words.
-Google Programmable Search (JSON API): closed to new customers, ends on 1 January 2027; ten results per request, a
-hundred in all; `items` is missing if nothing was found.
 Kagi: POST with a JSON body; `data.search` is missing if nothing was found.
 Marginalia: the small, non-commercial web; the shared key is slow, results are CC-BY-NC-SA.
 Mojeek: an index of its own; errors have status 200 and are in `response.status`.
@@ -26,7 +24,7 @@ from opilio.seeds.api_client import (
     get_string,
     parse_json,
 )
-from opilio.seeds.queries import add_genre_words, shorten_query
+from opilio.seeds.finder import add_genre_words, shorten_query
 
 
 class ResultPageRequest(NamedTuple):
@@ -139,47 +137,6 @@ class Brave:
         if "TOKEN" in code or "token" in detail.lower():
             return Failure("key", f"refused the key ({detail or code})")
         return Failure(failure.kind, f"{failure.detail}: {detail}", failure.retry) if detail else failure
-
-
-GOOGLE_URL = "https://customsearch.googleapis.com/customsearch/v1"
-GOOGLE_PAGE_SIZE, GOOGLE_MAX_RESULTS = 10, 100
-
-
-class Google:
-    """One search engine (`cx`) of the user's account."""
-
-    def __init__(self, key: str, cx: str, url: str = GOOGLE_URL, language: str = "", *, trusted: bool = False) -> None:
-        self._key = key
-        self._cx = cx
-        self._url = url
-        self._language = (("lr", f"lang_{language}"),) if language else ()
-        self._trusted = trusted
-
-    def build_request(self, want: ResultPageRequest) -> ApiRequest:
-        start = 1 + want.page * GOOGLE_PAGE_SIZE
-        params = (
-            ("cx", self._cx),
-            ("q", add_genre_words(want.query, want.genre)),
-            ("num", str(GOOGLE_PAGE_SIZE)),
-            ("start", str(start)),
-        )
-        secret = (("key", self._key),)
-        return ApiRequest(url=self._url, params=(*params, *self._language), secret_params=secret, trusted=self._trusted)
-
-    def parse_results(self, tree: object, want: ResultPageRequest) -> ResultPage:
-        more = (
-            bool(get_objects(tree, "queries", "nextPage")) and (want.page + 1) * GOOGLE_PAGE_SIZE < GOOGLE_MAX_RESULTS
-        )
-        return make_result_page(get_objects_or_none(tree, "items", sign="queries"), "link", more)
-
-    def explain_failure(self, failure: Failure, tree: object) -> Failure:
-        message = get_string(tree, "error", "message")
-        reasons = {get_string(entry, "reason") for entry in get_objects(tree, "error", "errors")}
-        if "API key" in message or reasons & {"keyInvalid", "keyExpired", "ipRefererBlocked", "accessNotConfigured"}:
-            return Failure("key", f"refused the key ({message})")
-        if reasons & {"rateLimitExceeded", "dailyLimitExceeded", "quotaExceeded", "userRateLimitExceeded"}:
-            return Failure("limit", message)
-        return Failure(failure.kind, f"{failure.detail}: {message}", failure.retry) if message else failure
 
 
 KAGI_URL = "https://kagi.com/api/v1/search"

@@ -22,7 +22,7 @@ from opilio.seeds.api_client import (
     parse_json,
     sanitize_message,
 )
-from opilio.seeds.queries import add_genre_words
+from opilio.seeds.finder import add_genre_words
 
 CATEGORIES = {"news": "news"}  # genres with a category; others are queried by words
 MAX_RANK = 100_000  # higher positions are invalid

@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opilio.store.commands import LAST_APPLIED_META_KEY
 from opilio.store.connection import read_value
-from opilio.store.run_tables import INDEX_ALIAS_KEY, INDEX_SERVER_KEY
+from opilio.store.run_tables import INDEX_ALIAS_KEY, INDEX_SERVER_KEY, LAST_APPLIED_META_KEY
 from opilio.store.schema import ADDED_TABLES, TABLES
 from opilio.store.warc import RecordPosition
 

@@ -285,35 +285,49 @@ def storage_facts(dsn: str) -> dict[str, str]:
     return {"objects": f"{address}: can be read", "waiting_bytes": str(waiting)}
 
 
-def storage_problems(db: Database) -> Iterator[str]:
-    """Objects that are missing, or of another size than their chunks."""
-    address = storage_address(db)
-    sizes = ObjectStorage(address).sizes() if address else {}
-    sql = "SELECT object, max(start + length) FROM warc_chunk WHERE object IS NOT NULL GROUP BY object ORDER BY object"
-    for name, size in db.execute(sql):
-        if sizes.get(name) != size:
-            found = f"has {sizes[name]:,} bytes" if name in sizes else "is missing"
-            yield f"{address}/{name}: {found}; its chunks have {size:,} bytes"
+class ChunkRecords:
+    """See `RecordFiles`: chunks of a database, and the objects that they were moved to."""
 
+    def __init__(self, folder: Path, db: PostgresConnection) -> None:
+        self._folder = folder  # of copies
+        self._db = db
 
-def unused_objects(db: Database) -> list[str]:
-    """Objects that no row names: left behind by a crash. Only where no crawl runs, which may be about to name one."""
-    address = storage_address(db)
-    if not address:
-        return []
-    named = {name for (name,) in db.execute("SELECT DISTINCT object FROM warc_chunk WHERE object IS NOT NULL")}
-    return sorted(ObjectStorage(address).sizes().keys() - named - {MARKER_FILE})
+    def open_writer(self, software: str) -> ChunkWriter:
+        return ChunkWriter(self._db, software)
 
+    def problems(self) -> Iterator[str]:
+        """Objects that are missing, or of another size than their chunks."""
+        address = storage_address(self._db)
+        sizes = ObjectStorage(address).sizes() if address else {}
+        source = "warc_chunk WHERE object IS NOT NULL GROUP BY object ORDER BY object"
+        for name, size in self._db.execute(f"SELECT object, max(start + length) FROM {source}"):
+            if sizes.get(name) != size:
+                found = f"has {sizes[name]:,} bytes" if name in sizes else "is missing"
+                yield f"{address}/{name}: {found}; its chunks have {size:,} bytes"
 
-def delete_unused_chunks(db: Database) -> None:
-    """Delete chunks without a page or a version: those whose pages `verify --repair` has fetched again."""
-    db.execute("DELETE FROM warc_chunk WHERE number NOT IN (SELECT warc FROM page UNION ALL SELECT warc FROM version)")
+    def unused(self) -> Sequence[str]:
+        """Objects that a crash left behind. A running crawl may be about to name one that it has just written."""
+        address = storage_address(self._db)
+        if not address:
+            return ()
+        named = self._db.execute("SELECT DISTINCT object FROM warc_chunk WHERE object IS NOT NULL")
+        return sorted(ObjectStorage(address).sizes().keys() - {name for (name,) in named} - {MARKER_FILE})
 
+    def delete_unused_rows(self) -> None:
+        """Delete chunks without a page or a version: those whose pages `verify --repair` has fetched again."""
+        used = "SELECT warc FROM page UNION ALL SELECT warc FROM version"
+        self._db.execute(f"DELETE FROM warc_chunk WHERE number NOT IN ({used})")
 
-def delete_unused_objects(db: Database) -> None:
-    """Delete objects that no row names. The caller has the writer's role."""
-    if unused := unused_objects(db):
-        ObjectStorage(storage_address(db)).delete(unused)
+    def delete_unused(self) -> int:
+        """Delete objects that no row names. The caller has the writer's role."""
+        if unused := self.unused():
+            ObjectStorage(storage_address(self._db)).delete(unused)
+        return 0
+
+    def delete_copies(self) -> None:
+        """Empty the cache, so that what is read next is what the database and the object storage have."""
+        for path in self._folder.glob("pages-*.warc.gz"):
+            path.unlink(missing_ok=True)
 
 
 def fetch_chunk(folder: Path, number: int) -> Path:
@@ -352,12 +366,6 @@ def _read_chunks(db: Database, number: int) -> dict[int, bytes]:
 def _stored_data(db: Database, number: int) -> bytes | None:
     row = db.execute("SELECT data FROM warc_chunk WHERE number = ?", (number,)).fetchone()
     return None if row is None or row[0] is None else bytes(row[0])
-
-
-def delete_copies(folder: Path) -> None:
-    """Empty the cache, so that what is read next is what the database and the object storage have."""
-    for path in folder.glob("pages-*.warc.gz"):
-        path.unlink(missing_ok=True)
 
 
 def _make_room(folder: Path) -> None:

@@ -36,7 +36,10 @@ class PostgresCollection(Collection):
     connection: PostgresConnection
 
     def __init__(self, folder: Path, connection: PostgresConnection, role: Role | None = None) -> None:
+        from opilio.store.postgres.chunks import ChunkRecords  # imports this module
+
         super().__init__(folder, connection)
+        self.records = ChunkRecords(folder, connection)
         self.role = role
 
     @property
@@ -137,7 +140,7 @@ def upgrade_database(folder: Path) -> bool:
 
 
 def drop_new_tables(folder: Path) -> None:
-    """Take a new collection back; one that a crawl has begun with (it has a topic) stays."""
+    """Delete a new collection, unless a crawl has started in it (then it has a topic)."""
     with closing(open_database(folder)) as collection, collection.unit_of_work():
         if not collection.meta("topic"):
             drop_tables(collection.connection)

@@ -9,16 +9,16 @@ from contextlib import closing
 from pathlib import Path
 
 from opilio import __version__
-from opilio.core.errors import CollectionError
+from opilio.core.errors import CollectionError, UsageError
 from opilio.core.protocols import Database
 from opilio.store.collection import Collection, CreateTables, collection_exists, is_linked, open_readonly
 from opilio.store.connection import has_writer
 from opilio.store.maintain.integrity import StoredRecord, stored_records
-from opilio.store.postgres.chunks import OBJECT_BYTES, ChunkWriter
-from opilio.store.postgres.collection import PostgresCollection, place_of
+from opilio.store.postgres.chunks import OBJECT_BYTES
+from opilio.store.postgres.collection import place_of
 from opilio.store.run_tables import INDEX_ALIAS_KEY, INDEX_SERVER_KEY
 from opilio.store.schema import ADDED_TABLES, TABLES
-from opilio.store.warc import RecordPosition, RecordWriter, WarcWriter, read_member
+from opilio.store.warc import RecordPosition, RecordWriter, read_member
 
 BATCH_ROWS = 1_000
 _STORE_TABLES = re.findall(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)", TABLES + ADDED_TABLES)
@@ -33,7 +33,7 @@ _COUNTS = "sum(inserted), sum(queued + leased), sum(done), sum(failed), sum(drop
 def copy_collection(source: Path, target: Path, parts: Sequence[CreateTables]) -> int:
     """Copy a collection into a new one, whose tables `parts` make; returns the number of pages."""
     if is_linked(source) == is_linked(target):
-        raise CollectionError(f"copy: give a folder and the address of a database, in either order, not {target}")
+        raise UsageError(f"copy: {source} and {target} are folders; use cp -r, or give the address of a database")
     if collection_exists(target):
         raise CollectionError(f"{place_of(target)}: there is a collection already; choose another place")
     if has_writer(source):
@@ -81,7 +81,7 @@ def _copy_counts(old: Database, new: Database) -> None:
 
 def _copy_records(old: Collection, new: Collection) -> None:
     """Write every record of a version anew: chunks of some megabytes in a database, large files in a folder."""
-    writer = _open_writer(new)
+    writer = new.records.open_writer(f"Opilio/{__version__}")
     writer.resume(1, 0)
     try:
         moved, waiting = [], 0
@@ -101,13 +101,6 @@ def _copy_records(old: Collection, new: Collection) -> None:
         new.set_meta(warc_number=number, warc_offset=offset, warc_synced=f"{number} {offset}")
     finally:
         writer.close()
-
-
-def _open_writer(new: Collection) -> RecordWriter:
-    software = f"Opilio/{__version__}"
-    if isinstance(new, PostgresCollection):
-        return ChunkWriter(new.connection, software)
-    return WarcWriter(new.folder, software)
 
 
 def _store_positions(

@@ -13,7 +13,7 @@ from opilio.core.errors import CollectionError, UsageError
 from opilio.core.protocols import Database
 from opilio.store.postgres.cluster import WORKER_TIMEOUT_S, live_workers, lock_workers
 from opilio.store.postgres.connection import PostgresConnection, missing_schema, postgres_transaction
-from opilio.store.schema import ADDED_TABLES, ANNOTATION_TABLES, TABLES
+from opilio.store.schema import ADDED_COLUMNS, ADDED_TABLES, ANNOTATION_TABLES, PAGE_TABLES, TABLES
 
 POSTGRES_SCHEMA_VERSION = 4
 _MIGRATION_LOCK = 0x6F70696C  # "opil"
@@ -129,7 +129,8 @@ def _own_tables(connection: PostgresConnection) -> list[str]:
     return [name for (name,) in rows if name in (*ours, *others) or name.startswith(("frontier_", "text_"))]
 
 
-# The steps from each version to the next: (version that is reached, statements). Steps are never changed.
+# The steps from each version to the next: (version that is reached, statements). Steps are never changed. Columns of
+# pages need no step: every upgrade adds those that are missing.
 MIGRATIONS: tuple[tuple[int, tuple[str, ...]], ...] = (
     # Tags, notes, lists and saved searches.
     (2, tuple(to_postgres(ANNOTATION_TABLES))),
@@ -161,12 +162,20 @@ def upgrade_schema(connection: PostgresConnection) -> bool:
         if workers := live_workers(connection, WORKER_TIMEOUT_S):
             names = ", ".join(sorted(workers))
             raise CollectionError(f"{connection.address}: stop the workers first, then upgrade: {names}")
+        for statement in _added_columns():
+            connection.execute(statement)
         for version, statements in MIGRATIONS:
-            if version > present:
-                for statement in statements:
-                    connection.execute(statement)
-                connection.execute("UPDATE opilio_schema SET version = ?", (version,))
+            for statement in statements if version > present else ():
+                connection.execute(statement)
+        connection.execute("UPDATE opilio_schema SET version = ?", (POSTGRES_SCHEMA_VERSION,))
     return True
+
+
+def _added_columns() -> list[str]:
+    """The statements that add columns of pages which came later, where they are missing."""
+    definitions = [definition for definition, _ in ADDED_COLUMNS.values()]
+    adding = [f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {one};\n" for table in PAGE_TABLES for one in definitions]
+    return to_postgres("".join(adding))
 
 
 def check_version(connection: PostgresConnection) -> None:
@@ -183,7 +192,7 @@ def _known_version(connection: PostgresConnection) -> int:
     version = schema_version(connection)
     if not version:
         hint = f"'opilio crawl TOPIC --into {connection.address}' makes one"
-        raise CollectionError(f"{connection.address}: is no collection (no table opilio_schema); {hint}")
+        raise CollectionError(f"{connection.address}: not a collection (it has no table opilio_schema); {hint}")
     if version > POSTGRES_SCHEMA_VERSION:
         known = f"schema {version}, this one knows {POSTGRES_SCHEMA_VERSION}"
         raise CollectionError(f"{connection.address}: was made by a newer Opilio ({known}); update Opilio")

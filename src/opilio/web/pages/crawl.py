@@ -40,10 +40,10 @@ from opilio.web.context import (
     json_response,
     parse_params,
 )
-from opilio.web.pages.new_crawl import launch_crawl, read_log_tail
 from opilio.web.pages.queue import blocked_hosts, error_groups, top_queue_rows
+from opilio.web.processes import launch_crawl, read_log_tail
 from opilio.web.sentences import event_sentence, verdict_sentence
-from opilio.web.stats import ACTIVE_STATES, CollectionStats, crawl_stats
+from opilio.web.stats import ACTIVE_STATES, CollectionStats
 from opilio.web.templating import TemplateRenderer
 
 KINDS = tuple(
@@ -111,6 +111,7 @@ def _format_value(value: object) -> str:
 
 
 MAX_TABLE_ROWS = 8
+MAX_BLOCKED_HOSTS = 100
 RECENT_PAGES = 12
 CONTROL_COMMANDS = ("pause", "resume", "stop")
 KEEP_LIMIT = -1  # the stored limit stays
@@ -128,9 +129,9 @@ def show_crawl(context: AppContext, request: PageRequest) -> PageView:
     with context.open(request.name) as collection:
         data["several"] = bool(agent_cards(collection))
     data["png"] = find_spec("matplotlib") is not None  # of the extra `lab`
-    data["log"] = (
-        read_log_tail(context.collections.folder(request.name)) if data["status"]["state"] in ("crashed", "new") else ""
-    )
+    status = data["status"]
+    with_log = status["state"] in ("crashed", "new") or status.get("launch_failed")
+    data["log"] = read_log_tail(context.collections.folder(request.name)) if with_log else ""
     return PageView(template="crawl.html", data=data, title=data["status"]["topic"] or request.name, table_key="curve")
 
 
@@ -139,7 +140,7 @@ def live_data(context: AppContext, name: str, *, everything: bool) -> dict[str, 
     now = context.clock.now()
     with context.open(name) as collection:
         stats = context.stats(collection)
-        status = crawl_stats(collection, stats, now)
+        status = context.crawl_status(collection, stats)
         data: dict[str, Any] = {"name": name, "status": status, "recent": recent_pages(collection)}
         data |= _tables(collection, stats)
         if everything:
@@ -182,7 +183,7 @@ def _tables(collection: Collection, stats: CollectionStats) -> dict[str, Any]:
             "relevant": stats.relevant.count(1) - sum(one.relevant for _, one in best),
         }
         errors = error_groups(stats.failures, MAX_TABLE_ROWS)
-    blocked = blocked_hosts(collection, stats, MAX_TABLE_ROWS)
+    blocked = blocked_hosts(collection, stats, MAX_BLOCKED_HOSTS)
     return {"hosts": hosts, "other_hosts": rest, "errors": errors, "blocked": blocked}
 
 
@@ -191,8 +192,10 @@ def control_crawl(context: AppContext, request: PageRequest) -> ActionResult:
     folder, word = context.collections.folder(request.name), request.values["do"]
     back = f"/c/{request.name}"
     with context.open(request.name) as collection:
-        status = crawl_stats(collection, context.stats(collection), context.clock.now())
+        status = context.crawl_status(collection)
     state = status["state"]
+    if state == "starting":
+        raise UsageError("the crawl is starting; wait until it runs")
     if word == "resume" and state not in ACTIVE_STATES:
         launch_crawl(folder, _new_limits(request.values, status))
     else:
@@ -200,9 +203,9 @@ def control_crawl(context: AppContext, request: PageRequest) -> ActionResult:
     return ActionResult(message=CONTROL_MESSAGES[word], redirect_to=back, data={"state_before": state})
 
 
-def _new_limits(values: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:
+def _new_limits(values: dict[str, Any], status: dict[str, Any]) -> dict[str, float]:
     """The limits of the resumed crawl; UsageError if one of them is reached already, so that it would stop at once."""
-    given = {name: values[name] for name in LIMITS if values[name] != KEEP_LIMIT}
+    given: dict[str, float] = {name: values[name] for name in LIMITS if values[name] != KEEP_LIMIT}
     limits = status["limits"] | given
     for name in ("pages", "fetches", "relevant"):
         reached = status["fetched" if name == "fetches" else name]
@@ -210,6 +213,8 @@ def _new_limits(values: dict[str, Any], status: dict[str, Any]) -> dict[str, Any
             raise UsageError(
                 f"{name} = {limits[name]}: this limit is already reached ({reached}); raise it, or use 0 for no limit"
             )
+    if values["harvest_below"] != KEEP_LIMIT:
+        given["harvest_below"] = values["harvest_below"] / 100
     return given
 
 
@@ -228,6 +233,14 @@ ACTIONS = (
                     ("relevant", "With resume: stop at this many relevant pages in total (0: no limit)."),
                     ("minutes", "With resume: stop after this many minutes (0: no limit)."),
                 )
+            ),
+            Param(
+                name="harvest_below",
+                about="With resume: stop if fewer percent of the last 500 pages are relevant (0: never).",
+                kind="number",
+                default=KEEP_LIMIT,
+                minimum=0,
+                maximum=100,
             ),
         ),
     ),
@@ -283,11 +296,11 @@ class LiveFeed:
         self._refreshes = 0
         self._refreshed_at = 0.0
 
-    async def snapshot(self) -> dict[str, Any]:
-        """The newest status and parts."""
+    async def snapshot(self, since: float) -> dict[str, Any]:
+        """The newest status and parts, not older than `since`."""
         async with self._lock:
             now = self._context.clock.now()
-            if not self._snapshot or now - self._refreshed_at >= REFRESH_INTERVAL_S * 0.9:
+            if not self._snapshot or self._refreshed_at < max(since, now - REFRESH_INTERVAL_S * 0.9):
                 self._snapshot = await run_in_threadpool(self._read, self._refreshes % SLOW_EVERY_N_REFRESHES == 0)
                 self._refreshes, self._refreshed_at = self._refreshes + 1, now
             return self._snapshot
@@ -327,7 +340,8 @@ class _Stream:
         self._name = name
         self._last_event_id = int(last) if last.isascii() and last.isdecimal() and len(last) < 18 else -1
         self._sent: dict[str, Any] = {}
-        self._quiet_since = context.clock.now()
+        # The page may follow an action that the last snapshot does not show.
+        self._opened_at = self._quiet_since = context.clock.now()
 
     async def run(self, streams: set[object], *, parts: bool) -> AsyncIterator[bytes]:
         streams.add(self)
@@ -343,7 +357,7 @@ class _Stream:
             streams.discard(self)
 
     async def _pending_messages(self, parts: bool) -> list[bytes]:
-        seen = await self._feed.snapshot()
+        seen = await self._feed.snapshot(self._opened_at)
         messages = []
         if seen["status"] != self._sent.get("status"):
             self._sent["status"] = seen["status"]

@@ -20,16 +20,15 @@ from opilio.engine.wiring.seeding import with_found_seeds
 from opilio.judge.learned import LabelCalibration
 from opilio.manage.label import label_calibration
 from opilio.store.collection import Collection
-from opilio.store.commands import labeled_keys
 from opilio.store.pages import JudgedPage, doubtful_pages, first_pages, judged_page, kept_scores
-from opilio.store.run_tables import has_table
+from opilio.store.run_tables import has_table, labeled_keys
 from opilio.text.tokens import url_words
 from opilio.topic.setup import background_frequencies, background_idf, build_vocabulary
 from opilio.topic.topic import build_topic_table, make_topic
 from opilio.web.context import AppContext, PageRequest, PageRoute, PageView, Param
 from opilio.web.pages.page import page_label
 from opilio.web.sentences import verdict_sentence
-from opilio.web.stats import ACTIVE_STATES, crawl_stats
+from opilio.web.stats import ACTIVE_STATES
 
 TRIAL_PAGES = 20
 MAX_WORDS = 18
@@ -55,7 +54,8 @@ def suggest(settings: Settings) -> Suggestions:
     try:
         found_settings, found = asyncio.run(with_found_seeds(settings))
     except SeedError as error:
-        return Suggestions(own=own, problems=(str(error).partition(";")[0],))
+        reason = str(error).partition(";")[0].removeprefix("no engine brought a seed: ")
+        return Suggestions(own=own, problems=(reason,))
     urls = tuple(found_settings.seeds.urls)
     known = {term for word in own for term in vocabulary.terms(word)}
     return Suggestions(
@@ -95,13 +95,13 @@ def keywords_with_suggestions(typed: dict[str, float], own: Iterable[str], chose
 def show_trial(context: AppContext, request: PageRequest) -> PageView:
     """The first pages of a crawl with their verdicts, to be corrected before it continues."""
     with context.open(request.name) as collection:
-        status = crawl_stats(collection, context.stats(collection), context.clock.now())
+        status = context.crawl_status(collection)
         pages = _trial_pages(collection)
     data = {
         "status": status,
         "pages": pages,
         "goal": status["limits"]["pages"] or TRIAL_PAGES,
-        "running": status["state"] in (*ACTIVE_STATES, "new"),
+        "running": status["state"] in (*ACTIVE_STATES, "starting", "new"),
         "labelled": sum(bool(page["label"]) for page in pages),
         "continue_to": max(request.values["pages"], status["pages"] + TRIAL_PAGES) if request.values["pages"] else 0,
     }

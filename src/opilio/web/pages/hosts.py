@@ -42,7 +42,7 @@ SORTS = ("relevant", "pages", "harvest", "queued", "host")
 PAGES_PER_HOST_VIEW = 50
 MAX_FAILURE_GROUPS = 20
 MAX_QUEUED = 10
-_STATES = ("queued", "waiting for a retry", "done", "failed", "dropped")
+_STATES = ("queued", "waiting for a retry", "done", "failed", "skipped")
 
 
 def show_hosts(context: AppContext, request: PageRequest) -> PageView:

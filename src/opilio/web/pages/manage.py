@@ -21,7 +21,7 @@ from opilio.web.context import (
     PageView,
     Param,
 )
-from opilio.web.stats import ACTIVE_STATES, crawl_stats
+from opilio.web.stats import ACTIVE_STATES
 
 MAX_TITLE_CHARS = 120
 
@@ -29,12 +29,12 @@ MAX_TITLE_CHARS = 120
 def show_manage(context: AppContext, request: PageRequest) -> PageView:
     with context.open(request.name) as collection:
         card = read_card(collection)
-        status = crawl_stats(collection, context.stats(collection), context.clock.now())
+        status = context.crawl_status(collection)
         settings = flatten_settings(load_settings(collection))
     data: dict[str, Any] = {
         "card": msgspec.to_builtins(card),
         "status": status,
-        "running": status["state"] in ACTIVE_STATES,
+        "running": status["state"] in (*ACTIVE_STATES, "starting"),
         "folder": str(context.collections.folder(request.name)),
         "settings": [{"setting": name, "value": value} for name, value in settings.items()],
     }
@@ -151,7 +151,7 @@ def _run(context: AppContext, name: str, first: int, last: int) -> dict[str, Any
     """A run with its curve from page `first` to `last` at full resolution."""
     with context.open(name) as collection:
         stats = context.stats(collection)
-        status = crawl_stats(collection, stats, context.clock.now())
+        status = context.crawl_status(collection, stats)
         settings = flatten_settings(load_settings(collection))
         with stats.lock:
             whole = harvest_curve(stats.relevant, stats.times)

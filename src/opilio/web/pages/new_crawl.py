@@ -5,10 +5,6 @@ continues when the server ends.
 """
 
 import asyncio
-import subprocess
-import sys
-import threading
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,10 +34,8 @@ from opilio.web.context import (
 )
 from opilio.web.pages.crawl_guide import TRIAL_PAGES, Suggestions, keywords_with_suggestions, suggest
 from opilio.web.pages.topic import parse_keywords
+from opilio.web.processes import launch_crawl
 
-LOG = "crawl.log"
-COMMAND = (sys.executable, "-m", "opilio")
-LOG_TAIL_BYTES = 4_000
 STEPS = ("suggest", "check", "trial", "start")
 
 
@@ -49,35 +43,6 @@ async def create_and_launch(folder: Path, checked: CheckedSettings, found: Found
     """Create a collection and start its crawl; ConfigError or CollectionError if that fails."""
     await prepare_collection(folder, checked, found)
     launch_crawl(folder)
-
-
-def launch_crawl(folder: Path, limits: Mapping[str, float] | None = None) -> None:
-    """Start the crawl of an existing collection. `limits` replace stored stop rules, for example pages: 2000."""
-    more = [part for name, value in (limits or {}).items() for part in ("--set", f"stop.{name}={value:g}")]
-    start_command(["crawl", "--quiet", "--into", str(folder.resolve()), *more], folder / LOG)
-
-
-def start_command(words: Sequence[str], log_file: Path) -> "subprocess.Popen[bytes]":
-    """Start a command of Opilio that continues when the server ends; its output goes to a file."""
-    try:
-        with log_file.open("ab") as log:
-            process = subprocess.Popen(  # noqa: S603 our own command, no shell
-                [*COMMAND, *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
-    except OSError as error:
-        raise CollectionError(f"{log_file.parent}: cannot start a crawl: {error.strerror}") from error
-    threading.Thread(target=process.wait, daemon=True).start()  # reaps it when it has ended
-    return process
-
-
-def read_log_tail(folder: Path) -> str:
-    """The last lines of a crawl's log."""
-    try:
-        text = (folder / LOG).read_bytes()[-LOG_TAIL_BYTES:]
-    except OSError:
-        return ""
-    lines = text.decode("utf-8", "replace").strip().splitlines()
-    return "\n".join(lines[-3:])
 
 
 def show_new_crawl(context: AppContext, request: PageRequest) -> PageView:

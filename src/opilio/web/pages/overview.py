@@ -15,7 +15,7 @@ from opilio.core.urls import host_of
 from opilio.frontier.postgres.frontier import open_frontier
 from opilio.manage.status import agent_cards, list_agents
 from opilio.store.collection import Collection, collection_exists
-from opilio.store.pages import PAGE_SORTS, ListFilter, list_pages
+from opilio.store.pages import PAGE_SORTS, ListFilter, count_listed, list_pages
 from opilio.store.run_tables import EventFilter, SeedResult, newest_events, seed_results
 from opilio.web.charts import harvest_curve, sparkline_path
 from opilio.web.context import (
@@ -30,8 +30,7 @@ from opilio.web.context import (
     Param,
 )
 from opilio.web.pages.crawl import event_row
-from opilio.web.pages.new_crawl import start_command
-from opilio.web.stats import crawl_stats
+from opilio.web.processes import start_command
 
 DEMO_COLLECTION = Settings().strategy  # the first of the two collections that `opilio lab demo` makes
 DEMO_FETCHES = 300
@@ -41,6 +40,9 @@ HOME_SORTS = {"activity": "last_activity", "pages": "pages", "size": "size_bytes
 
 def show_home(context: AppContext, request: PageRequest) -> PageView:
     sort = request.values["sort"]
+    for name, folder in context.collections.folders.items():
+        if not folder.exists():  # deleted beside the server
+            context.forget(name)
     found = [_card(context, name) for name in context.collections.names]
     found.sort(key=lambda card: str(card["name"]))
     if sort != "name":
@@ -57,7 +59,7 @@ def _card(context: AppContext, name: str) -> dict[str, Any]:
             with stats.lock:
                 line = sparkline_path(harvest_curve(stats.relevant, stats.times, 60))
                 last = max(stats.times, default=0.0)
-            status = crawl_stats(collection, stats, context.clock.now())
+            status = context.crawl_status(collection, stats)
             card = {"name": name, "problem": "", "_spark": line, **status}
             return card | {"last_activity": max(last, status["started_at"])}
     except CollectionError as error:
@@ -99,9 +101,10 @@ def show_pages(context: AppContext, request: PageRequest) -> PageView:
     relevant = None if wanted["relevant"] == "all" else wanted["relevant"] == "yes"
     shown = ListFilter(relevant, wanted["text"], wanted["sort"])
     with context.open(request.name) as collection:
-        rows = list_pages(collection.connection, shown, size + 1, (page - 1) * size)
+        rows = list_pages(collection.connection, shown, size, (page - 1) * size)
+        total = count_listed(collection.connection, shown)
     found = [msgspec.structs.asdict(row) for row in rows]
-    data = {"pages": found[:size], "more": len(found) > size, "page": page, "values": wanted}
+    data = {"pages": found, "total": total, "last": -(-total // size), "page": page, "values": wanted}
     return PageView(template="pages.html", data=data, title="Pages", table_key="pages")
 
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from opilio.core.errors import CollectionError, ParseError, TopicError, UsageError
 from opilio.core.protocols import TOPIC_STATE
-from opilio.core.records import url_key
+from opilio.core.records import Reason, url_key
+from opilio.engine.commands import LABEL_REASON
 from opilio.manage.label import LABEL_VALUES, LabelRequest, label_pages
 from opilio.manage.pages import page_history
 from opilio.manage.results import LabelReport
@@ -17,9 +18,8 @@ from opilio.manage.why import why
 from opilio.parse.html import HtmlParser
 from opilio.rank.link_scores import unpack
 from opilio.store.collection import Collection
-from opilio.store.commands import current_label
-from opilio.store.pages import copies_of, judged_page, page_description, page_details, record_position
-from opilio.store.run_tables import has_table, latest_state
+from opilio.store.pages import JudgedPage, copies_of, judged_page, page_description, page_details, record_position
+from opilio.store.run_tables import current_label, has_table, latest_state
 from opilio.store.versions import links_of
 from opilio.store.warc import RecordPosition, read_record
 from opilio.text.vocabulary import Vocabulary, term_id
@@ -174,13 +174,14 @@ def _verdicts(context: AppContext, request: PageRequest) -> list[dict[str, Any]]
     label = {**LABEL_VALUES, "undo": None}[request.values["is"]]
     with context.open(request.name) as collection:
         pages = [judged_page(collection.connection, url_key(url)) for url in request.values["url"]]
-    return [
-        {"url": page.url, "relevant": page.relevant, "score": round(page.score, 4)}
-        if label is None or page.relevant == label
-        else {"url": page.url, "relevant": label, "score": float(label)}
-        for page in pages
-        if page is not None
-    ]
+    return [_verdict(page, label) for page in pages if page is not None]
+
+
+def _verdict(page: JudgedPage, label: bool | None) -> dict[str, Any]:
+    relevant = page.relevant if label is None else label
+    score = round(page.score, 4) if page.relevant == relevant else float(relevant)
+    reasons = page.decoded_reasons if label is None else (Reason(LABEL_REASON, float(relevant)),)
+    return {"url": page.url, "relevant": relevant, "score": score, "reason": verdict_sentence(relevant, reasons)}
 
 
 def describe_label_report(report: LabelReport, word: str) -> str:

@@ -14,6 +14,7 @@ from opilio.core.protocols import FrontierEntry
 from opilio.engine.commands import EVERY_HOST, load_host_rules, send_command
 from opilio.frontier.sqlite.queries import (
     FailedHost,
+    dropped_groups,
     failed_hosts,
     failed_urls,
     host_wakes_at,
@@ -137,6 +138,7 @@ def send_command_action(context: AppContext, request: PageRequest) -> ActionResu
 
 
 MAX_EXAMPLES = 200
+MAX_SKIP_REASONS = 100
 MAX_GROUPS = 500  # of a host and a cause
 MAX_BLOCKED = 200
 MAX_CHECKED_HOSTS = 200
@@ -152,6 +154,7 @@ def show_errors(context: AppContext, request: PageRequest) -> PageView:
         db = collection.connection
         groups = group_by_host(failed_hosts(db, MAX_GROUPS, host, cause))
         rows = failed_urls(db, MAX_EXAMPLES, host, cause)
+        dropped = dropped_groups(db, MAX_SKIP_REASONS, host, cause)
         blocked = blocked_hosts(collection, stats, MAX_BLOCKED)
         stored = stored_counts(collection).pages
     examples = [
@@ -162,6 +165,9 @@ def show_errors(context: AppContext, request: PageRequest) -> PageView:
     examples.sort(key=lambda row: (row["state"] != "failed", row["reason"], row["url"]))
     seeds = explain_empty_crawl(context.collections.folder(request.name)) if not stored else []
     data = {"errors": causes, "hosts": groups, "examples": examples, "fetched": fetched, "blocked": blocked}
+    data["skipped"] = [
+        {"reason": failure_words(group.reason), "urls": group.urls, "example": group.example} for group in dropped
+    ]
     data |= {"seeds": seeds, "host": host, "cause": cause, "cause_words": failure_words(cause) if cause else ""}
     return PageView(template="errors.html", data=data, title="Errors", table_key="examples")
 

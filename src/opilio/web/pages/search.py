@@ -136,7 +136,10 @@ def _facets(results: SearchResults, values: dict[str, Any]) -> list[dict[str, An
             now = [v for v in values[param] if v != value.value]
             address = _search_url(values, page=1, **{param: now if value.chosen else [*now, value.value]})
             rows.append({"value": value.value, "count": value.count, "chosen": value.chosen, "address": address})
-        found.append({"name": facet.name, "title": TITLES.get(facet.name, facet.name.capitalize()), "values": rows})
+        title = TITLES.get(facet.name, facet.name.capitalize())
+        # A single value that all results have would filter nothing.
+        narrows = len(rows) > 1 or any(v.chosen or v.count < results.total for v in facet.values)
+        found.append({"name": facet.name, "title": title, "values": rows, "_narrows": narrows})
     return found
 
 

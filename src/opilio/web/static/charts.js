@@ -20,7 +20,7 @@ function show(svg, clientX) {
   line.setAttribute("x1", place);
   line.setAttribute("x2", place);
   line.setAttribute("visibility", "visible");
-  for (const cell of box.querySelectorAll("[data-value]")) cell.textContent = values[cell.dataset.value]?.toFixed(2) ?? "";
+  for (const cell of box.querySelectorAll("[data-value]")) cell.textContent = values[cell.dataset.value] ?? "";
   box.querySelector("[data-at]").textContent = `at ${label}`;
 }
 

@@ -6,16 +6,19 @@ const MOST = 8; // largest zoom
 
 function placeLabels(svg, view) {
   const scale = svg.clientWidth / view.w; // CSS pixels per unit
-  const taken = [];
+  const taken = []; // the largest hosts come first; a label may cover smaller ones
   const circles = [...svg.querySelectorAll("circle")].map((c) => [c, +c.getAttribute("cx"), +c.getAttribute("cy"), +c.getAttribute("r")]);
   svg.querySelectorAll("[data-labels] text").forEach((text, number) => {
     const { x, y, r } = text.dataset;
     const half = (CHARACTER * text.textContent.length) / 2 / scale;
     const bottom = y - r;
-    const box = [x - half, bottom - LINE / scale, +x + half, bottom];
+    // The label of a host near the left or right edge is moved inwards.
+    const middle = Math.max(view.x + half, Math.min(view.x + view.w - half, +x));
+    const box = [middle - half, bottom - LINE / scale, middle + half, bottom];
     const hits = (b) => box[0] <= b[2] && box[2] >= b[0] && box[1] <= b[3] && box[3] >= b[1];
-    const inside = box[0] >= view.x && box[2] <= view.x + view.w;
-    const free = inside && !taken.some(hits) && !circles.some(([, cx, cy, cr], other) => other !== number && hits([cx - cr, cy - cr, cx + cr, cy + cr]));
+    const shown = x >= view.x && x <= view.x + view.w;
+    text.setAttribute("x", middle);
+    const free = shown && !taken.some(hits) && !circles.some(([, cx, cy, cr], other) => other !== number && cr >= r && hits([cx - cr, cy - cr, cx + cr, cy + cr]));
     text.classList.toggle("crowded", !free);
     text.style.fontSize = `${13 / scale}px`;
     text.style.strokeWidth = `${3 / scale}px`;

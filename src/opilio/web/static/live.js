@@ -20,7 +20,7 @@ function speak(root, status, memory) {
   memory.spoken = now;
   memory.state = status.state;
   root.querySelector("[data-spoken]").textContent =
-    `${status.state}: ${status.pages} pages, ${status.relevant} relevant, harvest ${status.harvest_now.toFixed(2)} now`;
+    `${status.state}: ${status.pages} pages, ${status.relevant} relevant, harvest ${Math.round(status.harvest_now * 100)} % now`;
 }
 
 function log(root, event) {
@@ -31,13 +31,12 @@ function log(root, event) {
   line.className = `level-${event.level}`;
   line.dataset.id = event.id;
   const time = document.createElement("time");
-  time.textContent = new Date(event.at * 1000).toISOString().slice(0, 19).replace("T", " ");
-  const kind = document.createElement("b");
-  kind.textContent = event.kind[0] + event.kind.slice(1).replace(/(?<=[a-z])[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
+  time.title = `${new Date(event.at * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC`;
+  time.textContent = time.title.slice(11, 19);
   const text = document.createElement("span");
   text.dir = "auto";
   text.textContent = event.text.slice(0, 240);
-  line.append(time, " ", kind, " ", text);
+  line.append(time, " ", text);
   list.prepend(line);
   while (list.children.length > LOG_LINES) list.lastElementChild.remove();
 }

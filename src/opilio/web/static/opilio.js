@@ -26,6 +26,7 @@ function startTheme() {
 }
 
 const NOTE_MS = 9000;
+const MAX_WAITS = 60;
 let noteTimer = 0;
 
 function notify(text) {
@@ -65,6 +66,8 @@ function showVerdict(row, verdict) {
     chip.className = `chip ${verdict.relevant ? "yes" : "no"}`;
     chip.textContent = verdict.relevant ? "relevant" : "not relevant";
   }
+  const reason = one("[data-reason]", row);
+  if (reason && verdict.reason) reason.textContent = verdict.reason;
   const score = one("[data-score]", row);
   if (!score) return;
   score.removeAttribute("title");
@@ -72,15 +75,20 @@ function showVerdict(row, verdict) {
   one("span", score).textContent = verdict.score.toFixed(2);
 }
 
+let sending = Promise.resolve(); // labels are sent one after another
+
 async function judge(event) {
   event.preventDefault();
   const form = event.target;
   const button = event.submitter;
+  const row = form.closest("[data-row]");
   form.setAttribute("aria-busy", "true");
+  // The next page of a review is selected before the answer: a second key must not label the same page again.
+  if (one("[data-estimate]") && button.value !== "undo" && row?.classList.contains("chosen")) step(1);
   try {
-    const result = await send(form, button);
+    sending = sending.catch(() => null).then(() => send(form, button));
+    const result = await sending;
     if (result) {
-      const row = form.closest("[data-row]");
       if (row && result.verdicts?.length === 1) showVerdict(row, result.verdicts[0]);
       const taken = button.value === "undo";
       for (const other of all("button", form)) {
@@ -88,7 +96,7 @@ async function judge(event) {
         else other.setAttribute("aria-pressed", String(other === button));
       }
       row?.setAttribute("data-judged", button.value);
-      await afterReview(row, button.value);
+      await afterReview(row);
     }
   } catch {
     notify("The server cannot be reached; nothing was changed.");
@@ -114,11 +122,10 @@ function estimateRow(name, low, high) {
   return row;
 }
 
-// On the review page a label selects the next page and updates the estimate.
-async function afterReview(row, label) {
+// On the review page a label updates the estimate.
+async function afterReview(row) {
   const box = one("[data-estimate]");
   if (!box || !row) return;
-  if (label !== "undo" && row.classList.contains("chosen")) step(1);
   const { estimate } = await (await fetch(box.dataset.estimate)).json();
   const percent = (value) => (value * 100).toFixed(1);
   const before = one("[data-before]", box);
@@ -191,6 +198,17 @@ async function followTrial() {
   followTrial();
 }
 
+// A search before its pages are indexed: the results are shown as soon as there are some.
+async function followIndex(tries = 0) {
+  const field = one("#big-find");
+  if (!one("[data-waiting]") || tries >= MAX_WAITS) return;
+  await new Promise((resolve) => { setTimeout(resolve, 2000); });
+  const answer = await fetch(location.href, { headers: { Accept: "text/html" } }).catch(() => null);
+  const waits = !answer?.ok || one("[data-waiting]", new DOMParser().parseFromString(await answer.text(), "text/html"));
+  if (waits || field.value !== field.defaultValue) followIndex(tries + 1);
+  else location.reload();
+}
+
 function startMenus() {
   document.addEventListener("click", (event) => {
     for (const menu of all(".menu[open]")) if (!menu.contains(event.target)) menu.open = false;
@@ -244,4 +262,5 @@ document.addEventListener("keydown", pressed);
 startLive(one("[data-live]"));
 startGraph(one("[data-graph]"));
 followTrial();
+followIndex();
 if (one("[data-review]")) step(1);

@@ -6,7 +6,7 @@ gives the link's score. After a fetch the net learns by the delta rule; its targ
 discounted estimate of the page's best link, so that links towards relevant pages are worth something too (Q-learning).
 
 Every request costs energy, every relevant page gives some. An agent divides when it has twice the energy it started
-with, and dies without energy; `methods/agents/population.py` does both. The offspring has half of the energy and a
+with, and dies without energy; `methods/agents/agent.py` does both. The offspring has half of the energy and a
 mutated copy of the net. Unlike the original, all agents have the same words.
 """
 
@@ -19,10 +19,13 @@ from numpy.typing import NDArray
 
 from opilio.core.protocols import RANK_STATE, BaseLearner
 from opilio.core.records import Lead, Outcome, Reading, Verdict
-from opilio.methods.attributes.features import LinkRows
-from opilio.methods.attributes.learner import logistic
+from opilio.core.settings import Share, TunnelDepth
+from opilio.learn.logistic import sigmoid
 from opilio.rank.link_scores import LinkScores, drop_all, link_spans, refused_links, tunnel_drop_reason, unpack
-from opilio.topic.evolving import term_array
+from opilio.text.term_arrays import term_array
+from opilio.topic.evolving import EvolvingTopic, compile_table
+from opilio.topic.setup import BuildContext
+from opilio.topic.weights import WeightTable
 
 WORDS = 12  # inputs of the net
 WINDOW = 200  # terms on either side of a link that are seen
@@ -63,8 +66,9 @@ class _SpiderLesson(msgspec.Struct):
 class InfoSpidersRanker(BaseLearner):
     """Scores links by one net, and learns from every fetched page. `cost` is the energy for a request."""
 
-    def __init__(self, links: LinkRows, tunnel_depth: int = -1, cost: float = COST) -> None:
-        self._links = links
+    def __init__(self, topic: EvolvingTopic, tunnel_depth: int = -1, cost: float = COST) -> None:
+        self._topic = topic
+        self._heaviest: tuple[WeightTable, list[int]] | None = None
         self._tunnel_depth = tunnel_depth
         self._cost = cost
         self._state = _SpiderState([INITIAL_WEIGHT] * WORDS, INITIAL_BIAS)
@@ -110,16 +114,22 @@ class InfoSpidersRanker(BaseLearner):
         index = np.array([link.index for link in reading.page.links], dtype=np.int64)
         middles = link_spans(reading.anchors, index).mean(axis=1)
         terms, found = term_array(reading.terms), np.zeros((len(index), WORDS))
-        compiled = self._links.compiled_table
-        heaviest = compiled.terms[np.argsort(-compiled.weights, kind="stable")[:WORDS]]
-        for place, word in enumerate(heaviest.tolist()):
+        for place, word in enumerate(self._heaviest_terms()):
             positions = np.flatnonzero(terms == word)
             distances = np.abs(positions[None, :] - middles[:, None])
             found[:, place] = np.where(distances <= WINDOW, 1.0 / (1.0 + distances), 0.0).sum(axis=1)
         return np.minimum(found, MAX_INPUT)
 
+    def _heaviest_terms(self) -> list[int]:
+        """The words that the net sees, heaviest first."""
+        table = self._topic.table
+        if self._heaviest is None or self._heaviest[0] is not table:
+            compiled = compile_table(table.top(WORDS))
+            self._heaviest = table, compiled.terms[np.argsort(-compiled.weights, kind="stable")[:WORDS]].tolist()
+        return self._heaviest[1]
+
     def _estimate(self, inputs: Inputs) -> NDArray[np.float64]:
-        return logistic(inputs @ np.array(self._state.weights) + self._state.bias)
+        return sigmoid(inputs @ np.array(self._state.weights) + self._state.bias)
 
     def make_lesson(self, outcomes: Sequence[Outcome]) -> bytes:
         """Inputs and target of the links that were followed, and the energy of all visits; empty without visits."""
@@ -166,3 +176,9 @@ class InfoSpidersRanker(BaseLearner):
     def restore(self, state: bytes) -> None:
         """Continue from a snapshot."""
         self._state = msgspec.msgpack.decode(state, type=_SpiderState)
+
+
+def infospiders_ranker(
+    context: BuildContext, *, tunnel_depth: TunnelDepth = -1, cost: Share = COST
+) -> InfoSpidersRanker:
+    return InfoSpidersRanker(context.evolving_topic, tunnel_depth, cost)

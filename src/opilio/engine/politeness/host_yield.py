@@ -1,0 +1,194 @@
+"""What waste control knows about hosts: their places, what was fetched from each, and the population of all hosts."""
+
+from collections import deque
+from math import exp, lgamma, log
+
+import msgspec
+
+_BEGINNING = 20  # fetches
+_MIN_TRIES = 5  # of a host that counts for the population
+_UNSEEN_RATE = 0.1  # of one host that is added to the sample: the next one may be poorer than all before
+_BARREN_RATE = 0.02  # of barren hosts: judges err
+_MAX_CONCENTRATION = 20.0  # of the distribution: a small sample never excludes different hosts
+_SMALLEST_VARIANCE = 1e-4
+_LARGEST_EXPONENT = 50.0
+
+
+class Beginning:
+    """The first fetches of one host."""
+
+    __slots__ = ("barren", "hits", "tries")
+
+    def __init__(self) -> None:
+        self.hits = self.tries = 0
+        self.barren = False
+
+
+class HostBeginnings:
+    """The population of the hosts of a crawl. A fetch takes constant time."""
+
+    def __init__(self) -> None:
+        self.hosts = 0  # productive ones
+        self._barren = 0
+        self._rates = self._squares = 0.0
+
+    def add(self, host: Beginning, hit: bool) -> None:
+        """Count a fetch, if it belongs to the beginning of its host."""
+        if host.tries < _BEGINNING:
+            self._include(host, -1)
+            host.tries += 1
+            host.hits += hit
+            self._include(host, 1)
+
+    def set_barren(self, host: Beginning, barren: bool) -> None:
+        """A host was given up, or admitted again."""
+        if host.barren != barren:
+            self._include(host, -1)
+            host.barren = barren
+            self._barren += 1 if barren else -1
+            self._include(host, 1)
+
+    def _include(self, host: Beginning, sign: int) -> None:
+        if not host.barren and host.hits and host.tries >= _MIN_TRIES:
+            rate = host.hits / host.tries
+            self.hosts += sign
+            self._rates += sign * rate
+            self._squares += sign * rate * rate
+
+    @property
+    def mean_rate(self) -> float:
+        """What productive hosts yield at first, in relevant pages per fetch."""
+        return (self._rates + _UNSEEN_RATE) / (self.hosts + 1)
+
+    def expected_rate(self, hits: float, misses: float) -> float:
+        """What the next fetch of a host with these hits and misses yields, in relevant pages."""
+        mean = self.mean_rate
+        squares = (self._squares + _UNSEEN_RATE**2) / (self.hosts + 1)
+        variance = max(_SMALLEST_VARIANCE, squares - mean * mean)
+        concentration = min(_MAX_CONCENTRATION, max(1.0, mean * (1 - mean) / variance - 1))
+        a, b = mean * concentration, (1 - mean) * concentration
+        productive = _log_beta(a + hits, b + misses) - _log_beta(a, b)
+        barren = hits * log(_BARREN_RATE) + misses * log(1 - _BARREN_RATE)
+        odds = (self.hosts + 1) / (self._barren + 1) * exp(min(_LARGEST_EXPONENT, productive - barren))
+        return odds / (1 + odds) * (a + hits) / (a + b + hits + misses)
+
+
+def _log_beta(a: float, b: float) -> float:
+    return lgamma(a) + lgamma(b) - lgamma(a + b)
+
+
+WHOLE_HOST = ""
+
+
+class YieldLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """When to give up a place, and when to try it again. Measured in docs/lab/traps.md."""
+
+    good_share: float = 0.5  # a place is good if it yields this share of the reference rate …
+    poor_share: float = 0.1  # … and poor if it yields this one
+    evidence: float = 6.0  # log-likelihood ratio at which a place is given up
+    min_hits: int = 5  # of the whole crawl, before any place is given up
+    min_rate: float = 0.12  # lowest reference rate: below it, evidence would take hundreds of fetches
+    # A crawl that has found nearly all pages has a low rate; a trap found then is still poor beside what it was before.
+    best_share: float = 0.5  # of the highest reference rate so far
+    min_tries: int = 20  # of a reference rate that may be the highest
+    hit_memory: float = 0.9  # of the hits of a host, per fetch: its yield may end
+    expected_share: float = 0.1  # of what productive hosts yield at first; a host with a lower expectation is given up
+    min_hosts: int = 5  # productive ones: fewer are no expectation for others
+    min_host_tries: int = 6  # of a host that is given up for its expectation
+    barren_share: float = 0.03  # hits per fetch; a place that yielded more is never given up
+    memory: float = 0.995  # of the reference rate, per fetch
+    copy_weight: float = 2.0  # of a copy or soft 404, in ordinary misses
+    same_words: float = 0.6  # share of the terms of two pages
+    retry_after: int = 500  # fetches until the first trial; three times as many until the next
+    trial_urls: int = 2
+    max_hosts: int = 10_000
+    min_domain_hosts: int = 3  # fetched ones of a domain that is given up
+
+
+class Place:
+    """What was fetched from one place."""
+
+    __slots__ = ("copies", "evidence", "hits", "tries")
+
+    def __init__(self) -> None:
+        self.evidence = 0.0
+        self.tries = self.hits = self.copies = 0
+
+
+class HostYield:
+    __slots__ = ("beginning", "misses", "new_words", "places", "recent_hits", "recent_terms")
+
+    def __init__(self) -> None:
+        self.beginning = Beginning()
+        self.new_words = 0  # relevant pages in other words than those before
+        self.recent_hits = 0.0  # relevant pages there and elsewhere that it led to, decayed
+        self.misses = 0.0  # since it was admitted; copies count double
+        self.places: dict[str, Place] = {}
+        self.recent_terms: deque[frozenset[int]] = deque(maxlen=4)  # of its last relevant pages
+
+
+class DomainYield:
+    """What was fetched from the hosts of a domain through links between them."""
+
+    __slots__ = ("fetched", "hosts", "new_words", "place", "recent_terms")
+
+    def __init__(self) -> None:
+        self.place = Place()
+        self.new_words = 0
+        self.fetched: set[str] = set()  # the first few
+        self.hosts: dict[str, None] = {}  # with URLs in the queue, now or before
+        self.recent_terms: deque[frozenset[int]] = deque(maxlen=4)
+
+
+class GivenUpPlace(msgspec.Struct):
+    """A place that yields too little; stored with the collection."""
+
+    host: str
+    place: str
+    reason: str  # recorded with every URL that was dropped
+    trials: int = 0
+    retry_at: int = 0  # number of fetches of this run
+    on_trial: int = 0  # URLs whose result is awaited
+    hosts: list[str] = []  # of a domain; `host` is then "*." and the domain
+
+    @property
+    def pattern(self) -> str:
+        """A glob of its URLs."""
+        if self.place == WHOLE_HOST:
+            return f"*://{self.host}/*"
+        escaped = "".join(f"[{c}]" if c in "*?[" else c for c in self.place)
+        # "#/" stands for a directory whose name is a number.
+        return f"*://{self.host}{escaped.replace('#/', '[0-9]*/')}*"
+
+
+def places_of(url: str) -> tuple[str, list[str]]:
+    """The host of a URL and its places there, the widest first.
+
+    >>> places_of("http://a.example/events/2026/5?day=3")
+    ('a.example', ['', '/events/', '/events/#/', '/events/2026/5?'])
+    """
+    host, slash, rest = url.partition("://")[2].partition("/")
+    path, mark, _ = rest.partition("?")
+    places = [WHOLE_HOST]
+    folders = path.split("/")[:-1]
+    prefix = slash
+    for folder in folders[:2]:
+        prefix += "#/" if folder.isdecimal() else folder + "/"
+        places.append(prefix)
+    if mark:
+        places.append(f"/{path}?")
+    return host, places
+
+
+def domain_of(host: str) -> str:
+    """About the registrable domain of a host: its last two labels, three where the last ones look like `co.uk`.
+
+    >>> domain_of("a.b.trap.example"), domain_of("www.bbc.co.uk"), domain_of("127.0.0.1:8080"), domain_of("localhost")
+    ('trap.example', 'bbc.co.uk', '', '')
+    """
+    labels = host.partition(":")[0].rsplit(".", 3)
+    last = labels[-1]
+    if len(labels) < 2 or not last or last[-1].isdecimal():
+        return ""
+    count = 3 if len(last) == 2 and len(labels[-2]) <= 3 else 2
+    return ".".join(labels[-count:]) if len(labels) >= count else ""
