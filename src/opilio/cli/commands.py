@@ -129,7 +129,7 @@ COMMANDS: Entries = {
     "lab": LAB,
 }
 
-# Names of earlier versions: still accepted, with a hint on stderr.
+# Names of earlier versions, and `plan`, as other tools call a forecast: accepted, with a hint on stderr.
 ALIASES: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("verify",): ("maintain", "verify"),
     ("compact",): ("maintain", "compact"),
@@ -143,6 +143,7 @@ ALIASES: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("index", "subtopics"): ("topic", "subtopics"),
     ("topic", "expand"): ("topic", "suggest"),
     ("history",): ("why", "--history"),
+    ("plan",): ("status", "--forecast"),
     ("train",): ("lab", "train"),
     ("tgraph",): ("lab", "tgraph"),
 }

@@ -7,8 +7,8 @@ import typer
 
 from opilio.cli.main import exit_on_signals
 from opilio.cli.options import (
-    CollectionArgument,
     ConfigOption,
+    DatabaseArgument,
     JsonOption,
     ProxyOption,
     QuietOption,
@@ -124,7 +124,7 @@ def crawl(
 
 
 def worker(
-    folder: CollectionArgument,
+    folder: DatabaseArgument,
     workers: WorkersOption = None,
     no_resume: Annotated[bool, typer.Option("--no-resume", help="Exit if the crawl was stopped.")] = False,
     json: JsonOption = False,

@@ -93,6 +93,15 @@ CollectionArgument = Annotated[
         parser=parse_place,
     ),
 ]
+DatabaseArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="URL",
+        help="Database of the collection: postgresql://….",
+        show_default=False,
+        parser=parse_place,
+    ),
+]
 UrlArgument = Annotated[str, typer.Argument(metavar="URL", show_default=False, help="URL of the page.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 ServerOption = Annotated[
