@@ -30,6 +30,7 @@ from checks.small_webs import (
     settings_for,
 )
 from opilio.core.errors import CollectionError
+from opilio.core.protocols import Database
 from opilio.engine.wiring.session import create_collection
 from opilio.lab.server.http import AccessLogEntry
 from opilio.lab.server.server import LabWebServer
@@ -52,6 +53,7 @@ FAULTS = (
     "promote",
 )
 CRAWLED_SHARE = 0.73  # of the web, when the last fault happens
+STATES = ("queued", "waiting", "done", "failed", "dropped")
 LOG_LEASES = (
     """CREATE TABLE lease_log (id bigint GENERATED ALWAYS AS IDENTITY, host text, token bigint, held boolean,
     expires_at double precision, at double precision DEFAULT extract(epoch FROM clock_timestamp()))""",
@@ -68,7 +70,9 @@ class FaultReport(msgspec.Struct, frozen=True, kw_only=True):
 
     faults: dict[str, int]
     pages: int
-    lost_urls: int  # of the web, or linked by a stored page and unknown to the frontier
+    lost_urls: int  # pages of the web that are not stored, and results that were not applied
+    missing: dict[str, str]  # what the frontier knows of each of these pages
+    stop_reason: str
     pages_twice: int
     overlapping_leases: int
     too_early: int  # requests within the pause of their host
@@ -191,7 +195,8 @@ def crawl_under_faults(pair: ServerPair, folder: Path, random_seed: int = 1, pag
             [f"http://h{host}.example/0.html" for host in range(HOSTS)],
             politeness={"delay_s": DELAY_S},
             engine={"lease_s": LEASE_S},
-            stop={"pages": 0, "harvest_below": 0.0},
+            # A failed request is repeated after 15 s or more; a crawl that does not wait for it ends without the page.
+            stop={"pages": 0, "harvest_below": 0.0, "patience_s": PATIENCE_S},
             fetch={"retries": 3, **direct(source)},
         )
         create_collection(folder_of(dsn), resolve_settings(tree), None)[0].close()
@@ -220,11 +225,15 @@ def _report(
         stored = Counter(url for (url,) in db.execute("SELECT url FROM page"))
         leases = db.execute("SELECT host, token, held, expires_at, at FROM lease_log ORDER BY host, id").fetchall()
         waiting = db.execute("SELECT count(*) FROM outcome").fetchone()[0]
+        missing = {url: frontier_row(db, url) for url in sorted(web.answers.keys() - stored.keys())}
+        stop_reason = collection.meta("stop_reason")
     asked = Counter(entry.url for entry in log if entry.target != "/robots.txt")
     return FaultReport(
         faults=dict(done),
         pages=len(stored),
-        lost_urls=len(web.answers.keys() - stored.keys()) + waiting,
+        lost_urls=len(missing) + waiting,
+        missing=missing,
+        stop_reason=stop_reason,
         pages_twice=stored.total() - len(stored),
         overlapping_leases=overlapping_leases(leases),
         too_early=too_early(log, attrgetter("host")),
@@ -234,6 +243,17 @@ def _report(
         refetches=asked.total() - len(asked),
         seconds=round(took_s, 1),
     )
+
+
+def frontier_row(db: Database, url: str) -> str:
+    """What the frontier knows of a URL: its state, its retries and the reason of the last failure."""
+    sql = "SELECT state, retries, not_before, reason FROM frontier_url WHERE url = ?"
+    row = db.execute(sql, (url,)).fetchone()
+    if row is None:
+        return "not in the frontier"
+    state, retries, not_before, reason = row
+    wait = f" until {not_before:.0f}" if not_before else ""
+    return f"{STATES[state]}{wait}, {retries} retries, {reason or 'no reason'}"
 
 
 def overlapping_leases(leases: Sequence[tuple[str, int, bool, float, float]]) -> int:
