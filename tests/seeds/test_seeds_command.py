@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from checks.search_doubles import KEY, SearchDouble, search_double
-from checks.small_webs import Done, SmallWeb, grid, one_line, opilio, served
+from checks.small_webs import BIRDS, Done, SmallWeb, grid, one_line, opilio, page, served
 from opilio.engine.wiring.seeding import wiki_url
 from opilio.topic.setup import resolve_settings
 
@@ -308,6 +308,23 @@ def test_crawl_without_seeds_asks_the_engines_and_begins_with_the_best(
     why = json.loads(run("why", "c", pages[1], "--json").stdout)
     assert why["seed"] == {"priority": 2, "sources": "alpha, beta"}
     assert len(double.asked("searxng")) == 3, "two pages of results and one list of engines; resuming asks nobody"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "first"), [("best-first", "small_birds"), ("s0", "timetable"), ("s0-earlier", "timetable")]
+)
+def test_seeds_of_the_paper_come_by_rank_and_others_by_meaning_too_s0_12(
+    tmp_path: Path, double: SearchDouble, run: Run, strategy: str, first: str
+) -> None:
+    names = ("timetable", "wagons", "small_birds", "locomotives")
+    double.lists["brave"] = [f"http://h0.example/{name}" for name in names]
+    configure(tmp_path, double, "brave")
+    with served(SmallWeb({f"http://h0.example/{name}": page(f"{BIRDS} {name}") for name in names})) as server:
+        run(*crawl_words(server.proxy), "--strategy", strategy, "--set", "stop.pages=4")
+        asked = [access.target for access in server.log if access.target != "/robots.txt"]
+    assert asked[0] == f"/{first}"
+    if strategy != "best-first":
+        assert asked == [f"/{name}" for name in names]
 
 
 def test_crawl_ends_before_a_folder_is_made_when_engines_bring_nothing(

@@ -72,6 +72,8 @@ class SeedSettings(msgspec.Struct, kw_only=True):
     engines: dict[str, Tree] = {}  # by name; each has a `kind` and the options of that kind
     agree: Literal["any", "two", "all"] = "any"  # X-04
     limit: Positive = 30  # URLs requested from each engine (S0-10)
+    # Order seeds of equal priority by the meaning of their URLs too; False: by rank, then engine (S0-12).
+    by_meaning: bool = True
     irrelevant: Count = 0  # off-topic seeds of the crawl itself (S1-16)
     # Pages of each list, relevant and irrelevant, that S1's classifier is trained on before the crawl (S1-13); 0: none.
     train: Count = 20

@@ -205,10 +205,11 @@ async def _find_for_all_agents(settings: Settings) -> tuple[Settings, FoundSeeds
 async def _find_allowed_seeds(settings: Settings, request: SeedRequest) -> FoundSeeds:
     found = await find_configured_seeds(settings, request)
     topic = settings.topic
-    allowed = [seed for seed in found.seeds if is_allowed_seed(settings, seed)]
-    text = " ".join((request.query, topic.description, *topic.keywords))
-    ordered = order_by_meaning(allowed, text, topic.language)
-    return msgspec.structs.replace(found, seeds=tuple(ordered))
+    seeds = [seed for seed in found.seeds if is_allowed_seed(settings, seed)]
+    if settings.seeds.by_meaning:
+        text = " ".join((request.query, topic.description, *topic.keywords))
+        seeds = order_by_meaning(seeds, text, topic.language)
+    return msgspec.structs.replace(found, seeds=tuple(seeds))
 
 
 def no_results_message(found: FoundSeeds, request: SeedRequest) -> str:
