@@ -37,6 +37,11 @@ def test_every_row_has_a_verdict_and_the_page_counts_them() -> None:
     assert f"{verdicts.count('works')} items work" in " ".join(PAGE.split())
 
 
+def test_every_row_names_a_test_or_says_that_there_is_nothing_to_build() -> None:
+    without = [row[0] for row in ROWS if "`test_" not in "".join(row)]
+    assert without == [row[0] for row in ROWS if "nothing to build" in "".join(row)] == ["S2-E14", "S4-E11"]
+
+
 class SourceFile:
     """The tests of a file: names of functions, and per class the names of its bases and of its own tests."""
 

@@ -204,6 +204,13 @@ def test_webs_lists_what_seed_sets_reach(lab: Lab, tiny: Path) -> None:
     (web,) = json.loads(done.out)["webs"]
     assert web["pages"] > 60
     assert len(web["topics"]) == 2
+    # S2-36: Table 4 counts URLs, topics, URLs on the topic, and topics that belong to it.
+    labels = [line.split("\t")[1].split("|") for line in (tiny / "labels.tsv").read_text().splitlines()]
+    topic = web["topics"][0]
+    own = [name for names in labels for name in names if name.startswith(f"topic.{topic['name']}")]
+    assert web["labels"] == len({name for names in labels for name in names if not name.startswith("_")}) > 3
+    assert (topic["relevant"], topic["labels"]) == (len(own), len(set(own)))
+    assert f"{topic['relevant']} relevant, {topic['labels']} of the labels" in lab("webs", tiny).out
     assert all(s["relevant"] == sum(s["at_depth"]) for t in web["topics"] for s in t["seed_sets"])
     assert "reaches" in lab("webs", tiny).out
 

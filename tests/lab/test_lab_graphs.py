@@ -6,10 +6,11 @@ import msgspec
 import pytest
 
 from opilio.core.errors import UsageError
-from opilio.lab.experiments.declarations import load_experiment
+from opilio.lab.experiments.declarations import Variant, load_experiment
 from opilio.lab.experiments.preparation import TGraphCache, resolve_targets
 from opilio.lab.experiments.replay import OfflineWeb, lab_settings, replay_crawl
-from opilio.lab.experiments.results import RunResult
+from opilio.lab.experiments.results import LinkQuality, RunResult
+from opilio.lab.experiments.runs import ExperimentJob
 from opilio.lab.experiments.study import Study, StudyOptions, open_runner
 from opilio.lab.reports.tables import split_by_seed_kind
 from opilio.lab.webs.pages import ParsedPages, WebLinks
@@ -103,6 +104,20 @@ def test_seeds_are_as_many_as_in_the_paper_s2_35(small_folder: Path) -> None:
     judged = {name: [bool(relevant[runner.offline.web.urls.index(u)]) for u in urls] for name, urls in seeds.items()}
     assert judged == {"on-topic-of-3": [True] * 3, "generic-of-2": [False] * 2}
     assert known.isdisjoint(seeds["on-topic-of-3"])
+
+
+def test_precision_of_the_prioritiser_is_that_of_the_links_it_predicts_on_topic_s2_e2(small_folder: Path) -> None:
+    runner = open_runner(small_folder)
+    topic = next(iter(runner.topics))
+
+    def links(strategy: str) -> LinkQuality | None:
+        variant = Variant(name=strategy)
+        job = ExperimentJob(experiment="e", topic=topic, seed_set="on-topic-1", variant=variant, budget=60)
+        return runner.run(msgspec.structs.replace(job, targets="on-topic-2")).links
+
+    predicted, other = links("s2-treasure"), links("best-first")
+    assert predicted is not None and predicted.precision is not None and 0.0 < predicted.precision < 1.0
+    assert other is not None and other.precision is None
 
 
 def test_no_crawl_starts_from_the_targets(small_folder: Path) -> None:

@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from opilio.core.errors import ConfigError
 from opilio.lab.experiments.declarations import PAPER_SUITES, load_experiment
-from opilio.lab.experiments.results import RunResult, SelfJudged
+from opilio.lab.experiments.results import LinkQuality, RunResult, SelfJudged
 from opilio.lab.reports.report import ReportInput, comparison_with_crawlers, table_of_claims, write_report
+from opilio.lab.reports.tables import parts_table, self_judged_table
 
 
 def run_of(variant: str, execution: int = 0, harvest: float = 0.5, time_s: float = 10.0) -> RunResult:
@@ -55,6 +57,20 @@ def test_claim_has_the_mean_over_executions_of_each_variant_s3_32_s3_33() -> Non
 def test_irrelevant_pages_that_the_judge_accepts_are_counted_s3_35() -> None:
     table = table_of_claims(load_experiment("s3-35").claim, [run_of("none"), run_of("contexts")])
     assert "irrelevant pages accepted | none: 1; contexts: 1 |" in table
+
+
+def test_judge_and_prioritiser_are_reported_apart_from_the_harvest_s2_49_s2_e2() -> None:
+    """The paper has 50 % precision and 20 % harvest for the same quotient: here they are three columns."""
+    links = LinkQuality(auc=0.7, precision=0.6)
+    runs = [replace(run_of("T1", harvest=0.2), links=links), replace(run_of("breadth"), links=LinkQuality(auc=0.5))]
+    judge = self_judged_table(runs).splitlines()
+    assert judge[0].startswith("| strategy | harvest by label | self-judged | judge's precision | judge's recall |")
+    assert judge[2].startswith("| T1 | 0.20 | 1.00 | 0.75 | 0.90 |")
+    parts = parts_table(runs).splitlines()
+    assert parts[0].startswith("| strategy | link AUC | calibration error | link precision |")
+    assert parts[2].startswith("| T1 | 0.700 | – | 0.600 |")
+    assert parts[3].startswith("| breadth | 0.500 | – | – |")
+    assert "link precision" not in parts_table(runs[1:])
 
 
 def test_table_7_has_the_papers_rows_and_ours_s2_47_s2_48() -> None:

@@ -35,6 +35,12 @@ EXEMPT = {
 _PROJECT = tomllib.loads((PACKAGE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 FACTORIES = {value for group in _PROJECT["entry-points"].values() for value in group.values()}
 
+# The parts of S0's architecture (S0-03, S0-34), with those that each may use.
+S0_PARTS: dict[str, frozenset[str]] = dict.fromkeys(
+    ("seeds", "frontier", "fetch", "parse", "dedup", "judge", "rank", "store", "topic"), frozenset()
+)
+S0_PARTS |= {"judge": frozenset({"topic"}), "rank": frozenset({"topic"}), "seeds": frozenset({"parse"})}
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 MODULES = sorted(PACKAGE.rglob("*.py"))
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in MODULES}
@@ -164,3 +170,22 @@ def test_module_says_what_it_is_for(path: Path) -> None:
 @pytest.mark.parametrize("path", MODULES, ids=_name)
 def test_module_is_no_grab_bag(path: Path) -> None:
     assert path.stem not in {"utils", "util", "helpers", "common", "misc"}
+
+
+@pytest.mark.parametrize("part", S0_PARTS)
+def test_parts_of_the_architecture_do_not_import_one_another_s0_03_s0_34(part: str) -> None:
+    """Seeds, queue, downloader, parser, recognition of copies, scorers of pages and links, table, stores."""
+    modules = {
+        path: tree for path, tree in TREES.items() if path.relative_to(PACKAGE).parts[0].removesuffix(".py") == part
+    }
+    named = {name for tree in modules.values() for name in _imported(tree) if name.startswith("opilio.")}
+    assert named
+    assert {name.split(".")[1] for name in named} & S0_PARTS.keys() - {part} == S0_PARTS[part]
+
+
+def _imported(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""

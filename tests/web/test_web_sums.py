@@ -1,5 +1,6 @@
 """The sums and pictures behind the pages: they say what the collection says, and stay within their bounds."""
 
+from array import array
 from pathlib import Path
 
 import msgspec
@@ -167,3 +168,10 @@ def test_nodes_stay_in_the_picture_and_where_they_were(count: int, data: st.Data
 def test_page_is_documented(page: PageRoute, client: Client) -> None:
     assert f"`{page.path.replace('{name}', 'NAME')}" in DOCS.read_text(encoding="utf-8")
     assert page.about.endswith(".")
+
+
+def test_speed_is_that_of_the_last_seconds_s4_f2() -> None:
+    stats = CollectionStats(times=array("d", [0.0, 1.0, *(100.0 + n / 4 for n in range(40))]))
+    assert stats.rate(now=110.0) == pytest.approx(4.0, rel=0.05)
+    assert stats.rate(now=115.0) == pytest.approx(40 / 15, rel=0.05)
+    assert stats.rate(now=500.0) == 0.0

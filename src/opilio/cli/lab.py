@@ -200,7 +200,7 @@ def _format_web(web: "WebSummary") -> str:
         f"{web.labels} labels on {web.judged:,} pages, {len(web.topics)} topics",
     ]
     for topic in web.topics:
-        lines.append(f"  {topic.name}: {topic.relevant:,} relevant")
+        lines.append(f"  {topic.name}: {topic.relevant:,} relevant, {topic.labels:,} of the labels")
         for seeds in topic.seed_sets:
             depths = " ".join(map(str, seeds.at_depth))
             lost = f"; {seeds.missing_seeds} of {seeds.seeds} seeds not in the web" if seeds.missing_seeds else ""

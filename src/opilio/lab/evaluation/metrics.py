@@ -210,6 +210,17 @@ def crawled_recall(predicted: ArrayLike, relevant: ArrayLike, known: ArrayLike) 
     return float(np.asarray(predicted, dtype=bool)[facts].mean()) if facts.any() else None
 
 
+def predicted_precision(scores: ArrayLike, relevant: ArrayLike, off_topic: float) -> float | None:
+    """Of the links scored above those predicted off topic, the relevant share (S2-E2); None without any.
+
+    >>> predicted_precision([1.0, 0.5, 0.01, 0.01], relevant=[True, False, True, False], off_topic=0.01)
+    0.5
+    """
+    values, paid = _as_arrays(scores, relevant)
+    predicted = values > off_topic
+    return float(paid[predicted].mean()) if predicted.any() else None
+
+
 def _as_arrays(scores: ArrayLike, outcomes: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     values, paid = np.asarray(scores, dtype=np.float64), np.asarray(outcomes, dtype=bool)
     if values.shape != paid.shape:

@@ -145,6 +145,8 @@ class CrawlTrace:
     wall_s: float = 0.0
     # Did the crawler report verdicts?
     has_verdicts: bool = True
+    # The score that the ranker gives every link that it predicts off topic; None: it makes no such prediction.
+    off_topic: float | None = None
     # Errors of Opilio that ended visits without a result.
     errors: list[str] = field(default_factory=list)
 

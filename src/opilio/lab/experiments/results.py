@@ -31,6 +31,7 @@ class LinkQuality(msgspec.Struct, frozen=True, kw_only=True):
     auc: float | None = None
     average_precision: float | None = None
     calibration_error: float | None = None
+    precision: float | None = None  # of the links predicted on topic, the share that are; None: none is predicted
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):

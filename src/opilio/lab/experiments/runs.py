@@ -112,7 +112,7 @@ class ExperimentRunner:
         )
         own = trace.has_verdicts
         self_judged = self._self_judged(topic, trace.fetches[: job.budget]) if own else None
-        links = self._link_quality(topic, seeds, trace.fetches[: job.budget]) if own else None
+        links = self._link_quality(topic, seeds, trace.fetches[: job.budget], trace.off_topic) if own else None
         # The index of the search engine takes seconds to build, so it is used only where the seeds come from it.
         searched = bool(search_result_count(job.seed_set))
         beyond = self._compare_with_search(job, trace.fetches[: job.budget]) if searched else None
@@ -182,7 +182,9 @@ class ExperimentRunner:
         sources = [OfflineSeedSource(name, self.search) for name in settings.seeds.engines]
         begin = self.preparation.tgraphs.initial_state(settings, targets)
         verdicts = self._relevant_urls(topic) if job.variant.perfect_judge else None
-        return replay_crawl(self.offline, settings, job.latency_s, begin, sources, verdicts)
+        trace = replay_crawl(self.offline, settings, job.latency_s, begin, sources, verdicts)
+        trace.off_topic = settings.rank.get("unrelated")
+        return trace
 
     def _relevant_urls(self, topic: LabTopic) -> frozenset[str]:
         urls = self.offline.web.urls
@@ -225,7 +227,9 @@ class ExperimentRunner:
             curve=tuple(metrics.curve_points(verdicts, SELF_JUDGED_CURVE_POINTS)),
         )
 
-    def _link_quality(self, topic: LabTopic, seeds: SeedSet, fetches: Sequence[ReplayedFetch]) -> LinkQuality:
+    def _link_quality(
+        self, topic: LabTopic, seeds: SeedSet, fetches: Sequence[ReplayedFetch], off_topic: float | None
+    ) -> LinkQuality:
         """The frontier's scores of the fetched links, without seeds, against the labels."""
         begun = set(seeds.urls)
         chosen = [f for f in fetches if f.url not in begun]
@@ -235,6 +239,7 @@ class ExperimentRunner:
             auc=metrics.rank_auc(scores, paid),
             average_precision=metrics.average_precision(scores, paid),
             calibration_error=metrics.calibration_error(scores, paid) if chances else None,
+            precision=None if off_topic is None else metrics.predicted_precision(scores, paid, off_topic),
         )
 
     @property

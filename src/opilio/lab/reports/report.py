@@ -364,6 +364,7 @@ _METHOD = (
     "same cases, with Holm's correction. Repetitions of a case with other random seeds are averaged first. Self-judged "
     "are the verdicts of a crawler's own judge on all pages it fetched; its precision and recall cover the labelled "
     "pages. Link AUC is the probability that, of two fetched links, the one to a relevant page had the higher score; "
-    "calibration is given if scores are probabilities. Target recall is the share of the relevant seeds of the topic's "
+    "calibration is given if scores are probabilities. Link precision is given if the ranker predicts links off topic: "
+    "the relevant share of the other fetched links. Target recall is the share of the relevant seeds of the topic's "
     "other seed sets that were found."
 )

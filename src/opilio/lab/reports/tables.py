@@ -156,17 +156,20 @@ def seed_kind(name: str) -> str:
 
 
 def parts_table(runs: Sequence[RunResult]) -> str:
-    """The parts separately (S2-49): quality of the link scores, failures, duplicates and cost."""
+    """The parts separately (S2-49): quality of the link scores, failures and duplicates."""
     rows = []
+    predicts = any(r.links is not None and r.links.precision is not None for r in runs)
     for name, mine in group_by_strategy(runs).items():
         links = [r.links for r in mine if r.links is not None]
         cells = [_format_mean_known([x.auc for x in links]), _format_mean_known([x.calibration_error for x in links])]
+        cells += [_format_mean_known([x.precision for x in links])] * predicts
         cells += [_format_mean_known([r.target_recall for r in mine]), _format_mean(mine, "to_ninety")]
         counts = [_values(mine, m) for m in ("relevant_hosts", "failures", "repeats", "duplicates")]
         rows.append([name, *cells, *(f"{np.mean(c):.1f}" for c in counts)])
     head = [
         "link AUC",
         "calibration error",
+        *["link precision"] * predicts,
         "target recall",
         "fetches to 90 %",
         "relevant hosts",

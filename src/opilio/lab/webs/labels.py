@@ -113,6 +113,7 @@ class SeedReach(msgspec.Struct, frozen=True, kw_only=True):
 class TopicSummary(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     relevant: int
+    labels: int  # its labels that pages have: the related topics of S2's Table 4
     seed_sets: tuple[SeedReach, ...]
 
 
@@ -124,7 +125,7 @@ class WebSummary(msgspec.Struct, frozen=True, kw_only=True):
     links: int  # distinct links of a page to another page of the web
     links_between_hosts: int
     dead_links: int
-    labels: int
+    labels: int  # without those that begin with `_`
     judged: int
     topics: tuple[TopicSummary, ...]
     problems: tuple[LabProblem, ...]
@@ -144,7 +145,7 @@ def summarize_web(folder: Path, cache: Path | None = None, processes: int = 2) -
         links=graph.links,
         links_between_hosts=count_cross_host_links(web, graph),
         dead_links=graph.dead,
-        labels=len(labels.page_counts) if labels else 0,
+        labels=sum(not label.startswith("_") for label in labels.page_counts) if labels else 0,
         judged=int(judged.sum()),
         topics=tuple(_topic(web, graph, labels, topic) for topic in topics),
         problems=(*web.problems, *topic_problems, *label_problems),
@@ -180,7 +181,8 @@ def _labels(web: WarcWeb) -> tuple[GroundTruthLabels | None, list[LabProblem]]:
 def _topic(web: WarcWeb, graph: WebLinkGraph, labels: GroundTruthLabels | None, topic: LabTopic) -> TopicSummary:
     relevant = labels.relevant(topic) if labels else np.zeros(len(web), dtype=bool)
     sets = tuple(_seed_set(web, graph, relevant, seeds) for seeds in topic.seed_sets)
-    return TopicSummary(name=topic.name, relevant=int(relevant.sum()), seed_sets=sets)
+    related = sum(topic.is_relevant([label]) for label in labels.page_counts) if labels else 0
+    return TopicSummary(name=topic.name, relevant=int(relevant.sum()), labels=related, seed_sets=sets)
 
 
 def _seed_set(web: WarcWeb, graph: WebLinkGraph, relevant: NDArray[np.bool_], seeds: SeedSet) -> SeedReach:
