@@ -1,5 +1,7 @@
 """robots.txt of strangers: the same answers as another matcher, in bounded time and memory."""
 
+import asyncio
+import threading
 import time
 import tracemalloc
 
@@ -8,15 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from protego import Protego
 
+from opilio.core.clock import VirtualClock
 from opilio.core.records import FetchResult
+from opilio.core.settings import PolitenessSettings
+from opilio.engine.politeness.host_gate import HostGate, HostThrottle
 from opilio.engine.politeness.robots import (
     MAX_PARSED_BYTES,
+    MAX_QUICK_WILDCARDS,
+    Headers,
     RobotsRules,
     RuleMatcher,
     _matching_groups,
     crawl_delay_s,
     rules_from_response,
 )
+from opilio.testing.stages import MemoryFetcher
 
 URL = "http://a.example"
 PIECES = ["/", "a", "b", "*", "$", "?", "=", "%2f", "%7e", "~", "é", "%C3%A9", "%2a", "%24", "index.html", "&", "%"]
@@ -60,17 +68,20 @@ HOSTILE = {
     "wildcards": "\n".join(f"Disallow: /*{number:x}*a*b*c$" for number in range(30_000)),
     "stars": "Disallow: /" + "*a" * 200_000,
     "lengths": "\n".join("Disallow: /" + "a" * length for length in range(900)),
+    "signals": "\n".join(["Content-Signal: search=yes"] * 18_000),
+    "paths of signals": "\n".join("Content-Usage: /" + "*a/" * 600 + "z train-ai=n" for _ in range(250)),
 }
+SITEMAPS = "\n".join(f"Sitemap: {URL}/{number}{'x' * 480}" for number in range(1_000))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", HOSTILE)
+@pytest.mark.parametrize("case", [*HOSTILE, "sitemaps"])
 def test_memory_for_hostile_rules_is_bounded(case: str) -> None:
-    body = ("User-agent: *\n" + HOSTILE[case]).encode()
+    body = ("User-agent: *\n" + HOSTILE.get(case, SITEMAPS)).encode()
     tracemalloc.start()
     try:
         compiled = rules(body)
-        compiled.allows(f"{URL}/x")
+        compiled.check(f"{URL}/x")
         used, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -81,7 +92,7 @@ def test_memory_for_hostile_rules_is_bounded(case: str) -> None:
 def test_matching_hostile_rules_costs_no_more_than_a_thousand_searches(case: str) -> None:
     compiled = rules("User-agent: *\n" + HOSTILE[case])
     url = f"{URL}/" + "ab" * 950
-    compiled.allows(url)
+    compiled.check(url)
 
     def seconds(run: object, times: int) -> float:
         started = time.process_time()
@@ -90,7 +101,28 @@ def test_matching_hostile_rules_costs_no_more_than_a_thousand_searches(case: str
         return time.process_time() - started
 
     search = min(seconds(lambda: [url.find("abc") for _ in range(1000)], 3) for _ in range(3))
-    assert min(seconds(lambda: compiled.allows(url), 3) for _ in range(3)) < 10 * search
+    assert min(seconds(lambda: compiled.check(url), 3) for _ in range(3)) < 10 * search
+
+
+@pytest.mark.parametrize("wildcards", [0, MAX_QUICK_WILDCARDS + 1])
+def test_url_is_compared_with_many_wildcards_outside_the_event_loop(
+    wildcards: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = "User-agent: *\nDisallow: /private\n" + "".join(f"Disallow: /*{n}b\n" for n in range(wildcards))
+    answer = FetchResult(url=f"{URL}/robots.txt", status=200, body=body.encode())
+    clock, threads, check = VirtualClock(), list[bool](), RobotsRules.check
+
+    def noted(self: RobotsRules, url: str) -> tuple[bool, Headers]:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return check(self, url)
+
+    monkeypatch.setattr(RobotsRules, "check", noted)
+    nothing: dict[str, bytes] = {}
+    fetcher = MemoryFetcher({answer.url: answer})
+    gate = HostGate(PolitenessSettings(delay_s=0.0), fetcher, clock, HostThrottle(clock), nothing.get, lambda *_: None)
+    permits = [asyncio.run(gate.acquire(f"{URL}/{path}", 0.0)) for path in ("private", "open")]
+    assert [bool(permit.refusal) for permit in permits] == [True, False]
+    assert threads == [wildcards == 0] * 2
 
 
 def test_wildcards_beyond_the_limit_forbid_more_not_less() -> None:

@@ -349,11 +349,9 @@ class HostGate:
         delay_s = self._host_delay_s(origin)
         if rules.unreachable:
             return _refuse_unreachable(rules, delay_s, url)
-        if rules.needs_compiling:
-            await asyncio.to_thread(getattr, rules, "matcher")
-        if not rules.allows(url):
+        allowed, signals = await asyncio.to_thread(rules.check, url) if rules.is_slow else rules.check(url)
+        if not allowed:
             return Permit(delay_s=delay_s, refusal="robots.txt disallows it", ready_at=ready_at)
-        signals = rules.signals.headers(url)
         if signals and self._settings.heed:
             stated = read_signals(FetchResult(url=url, host_signals=signals), PageHead())
             if denied := stated.denied().intersection(self._settings.heed):
@@ -395,15 +393,12 @@ class HostGate:
         """Fetch the file (the caller holds the host's turn) and store its rules before any page is fetched."""
         polite = _ThrottledFetcher(self._fetcher, self._throttle, self._host_delay_s(origin), host_of(origin))
         answer = await follow_redirects(polite, f"{origin}/robots.txt", hops=5)
-        arguments = (answer, self._settings.agent, self._clock.now(), self._rules.get(origin))
-        if len(answer.body) > LARGE_TEXT:
-            rules = await asyncio.to_thread(rules_from_response, *arguments)
-        else:
-            rules = rules_from_response(*arguments)
+        previous = self._rules.get(origin)
+        rules = await _parse(rules_from_response, answer, self._settings.agent, self._clock.now(), previous)
         if self._settings.heed and not rules.unreachable:
             # Few hosts have this file: it is requested only if it can decide.
             tdmrep = await follow_redirects(polite, f"{origin}{TDMREP_PATH}", hops=5)
-            rules = msgspec.structs.replace(rules, tdm_rules=parse_tdmrep(tdmrep))
+            rules = msgspec.structs.replace(rules, tdm_rules=await _parse(parse_tdmrep, tdmrep))
         self._cache_rules(origin, rules)
         delay_s = self._host_delay_s(origin)
         # The delay of the file counts from now on, also if the first URL is disallowed.
@@ -417,6 +412,13 @@ class HostGate:
         self._cached_bytes += rules.cost_bytes - (replaced.cost_bytes if replaced else 0)
         while self._cached_bytes > MAX_CACHED_ROBOTS_BYTES and len(self._rules) > 1:
             self._cached_bytes -= self._rules.pop(next(iter(self._rules))).cost_bytes
+
+
+async def _parse(read: Callable[..., V], answer: FetchResult, *arguments: object) -> V:
+    """What a file says; a large one is read in a thread, because the event loop must not wait for it."""
+    if len(answer.body) > LARGE_TEXT:
+        return await asyncio.to_thread(read, answer, *arguments)
+    return read(answer, *arguments)
 
 
 def _both_schemes(origin: str) -> tuple[str, str]:

@@ -13,9 +13,9 @@ Pure: responses and the time are passed in.
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 import msgspec
@@ -34,6 +34,7 @@ _IS_PLAIN = re.compile(r"[A-Za-z0-9_.~/=-]*").fullmatch
 _KEPT_ESCAPES = re.compile("%(2[af5])", re.IGNORECASE)
 _INDEX_PAGE = "/index.html"
 
+T = TypeVar("T")
 Rule = tuple[bool, str]  # whether it allows, and its path as written
 
 
@@ -201,6 +202,8 @@ def _normalize(text: str, safe: str) -> str:
 
 TDMREP_PATH = "/.well-known/tdmrep.json"
 MAX_TDM_RULES = 200
+# Of the signals in robots.txt, and of the locations in tdmrep.json: each URL is compared with all of them.
+MAX_SIGNAL_CHARACTERS = 8_000
 _FIELDS = ("content-signal", "content-usage")
 _WITH_PATH = re.compile(r"(/\S*)\s+(.*)").fullmatch
 
@@ -228,11 +231,11 @@ class HostSignals:
         self._lines: list[tuple[str, str, str]] = []
         if "content-" in text:
             groups = read_groups(text)
-            for field, value in groups.get(agent.lower(), groups.get("*", [])):
-                if field in _FIELDS:
-                    found = _WITH_PATH(value)
-                    path, stated = (normalize_pattern(found[1]), found[2]) if found else ("/", value)
-                    self._lines.append((field, path, stated))
+            lines = [line for line in groups.get(agent.lower(), groups.get("*", [])) if line[0] in _FIELDS]
+            for field, value in _first_of(lines, lambda line: sum(map(len, line))):
+                found = _WITH_PATH(value)
+                path, stated = (normalize_pattern(found[1]), found[2]) if found else ("/", value)
+                self._lines.append((field, path, stated))
         self._common: Headers = (
             (("link", f'<{licence}>; rel="license"; type="application/rsl+xml"'),) if licence else ()
         )
@@ -266,8 +269,18 @@ def parse_tdmrep(fetched: FetchResult) -> tuple[TdmRule, ...]:
         return ()
     return tuple(
         TdmRule(_path_pattern(entry.location), entry.reservation == 1, entry.policy[:500])
-        for entry in entries[:MAX_TDM_RULES]
+        for entry in _first_of(entries[:MAX_TDM_RULES], lambda entry: len(entry.location))
     )
+
+
+def _first_of(items: Iterable[T], length: Callable[[T], int]) -> Iterator[T]:
+    """The first items that have at most `MAX_SIGNAL_CHARACTERS` together."""
+    total = 0
+    for item in items:
+        total += length(item)
+        if total > MAX_SIGNAL_CHARACTERS:
+            return
+        yield item
 
 
 def _path_pattern(location: str) -> str:
@@ -280,8 +293,10 @@ MAX_PARSED_BYTES = 500 << 10  # RFC 9309, 2.5: at least this much is parsed
 CACHE_TTL_S = 86_400.0  # RFC 9309, 2.4: not cached for longer than 24 hours
 MAX_SITEMAPS = 1_000
 MAX_LICENCE_LENGTH = 500
-LARGE_TEXT = 32_000  # characters of rules that are compiled outside the event loop
+LARGE_TEXT = 8_000  # characters of rules that are compiled outside the event loop
+MAX_QUICK_WILDCARDS = 200  # of rules that are compared with a URL in the event loop: less than a millisecond
 _BYTES_PER_CHARACTER, _RECORD_BYTES = 8, 1_000  # measured: rules of 20 characters take 120 bytes
+_STRING_BYTES = 64
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 FIRST_RETRY_S = 300.0
 MAX_STALE_S = 30 * 86_400.0  # RFC 9309, 2.3.1.4: old rules stand in for an unreachable file, but not for ever
@@ -330,14 +345,25 @@ class RobotsRules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return RuleMatcher(self.text, self.agent)
 
     @property
-    def needs_compiling(self) -> bool:
-        """True if `matcher` would take longer than the event loop should wait."""
-        return len(self.text) > LARGE_TEXT and "matcher" not in self.__dict__
+    def is_slow(self) -> bool:
+        """True if `check` may take longer than the event loop should wait."""
+        return self._has_many_wildcards or (len(self.text) > LARGE_TEXT and "signals" not in self.__dict__)
 
-    @property
+    @cached_property
+    def _has_many_wildcards(self) -> bool:
+        return self.text.count("*") > MAX_QUICK_WILDCARDS
+
+    @cached_property
     def cost_bytes(self) -> int:
         """About the memory that the rules take when they are compiled."""
-        return _RECORD_BYTES + _BYTES_PER_CHARACTER * len(self.text)
+        strings = [*self.sitemaps, *(part for rule in self.tdm_rules for part in (rule.location, rule.policy))]
+        kept_as_is = sum(map(len, strings)) + _STRING_BYTES * len(strings)
+        return _RECORD_BYTES + _BYTES_PER_CHARACTER * len(self.text) + kept_as_is
+
+    def check(self, url: str) -> tuple[bool, Headers]:
+        """Whether `agent` may request this URL, and what the owner allows on its page."""
+        allowed = self.allows(url)
+        return allowed, self.signals.headers(url)
 
     @cached_property
     def signals(self) -> HostSignals:
