@@ -1,4 +1,4 @@
-"""Rates of change from irregular looks: near the truth, never impossible, learnt from a page's like."""
+"""Rates of change estimated from irregular visits: near the truth, never impossible, learned from similar pages."""
 
 import numpy as np
 import pytest
@@ -6,11 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opilio.core.clock import DAY_S
-from opilio.engine.revisit.candidates import POLICIES, RevisitCandidates
-from opilio.engine.revisit.changes import (
+from opilio.engine.revisit.candidates import (
+    POLICIES,
     RATE_COUNT,
     RATES,
     GroupRatePriors,
+    RevisitCandidates,
     change_probability,
     mean_rate,
     rate_posterior,

@@ -23,7 +23,7 @@ from checks.small_webs import (
     word,
 )
 from opilio.core.records import url_key
-from opilio.engine.revisit.sitemaps import probe_url
+from opilio.engine.revisit.outcomes import probe_url
 from opilio.fetch.decoding import RecordedResponse
 from opilio.lab.server.server import LabWebServer
 from opilio.manage.label import LabelRequest, label_pages

@@ -21,7 +21,7 @@ from opilio.engine.wiring.settings import CheckedSettings, canonicalize_seeds, c
 from opilio.seeds.finder import FoundSeeds
 from opilio.topic.setup import resolve_settings
 from opilio.web.auth import reject_local_settings
-from opilio.web.collections import ServedCollections
+from opilio.web.collections import ServedCollections, launch_crawl
 from opilio.web.context import (
     ActionResult,
     ActionRoute,
@@ -34,7 +34,6 @@ from opilio.web.context import (
 )
 from opilio.web.pages.crawl_guide import TRIAL_PAGES, Suggestions, keywords_with_suggestions, suggest
 from opilio.web.pages.topic import parse_keywords
-from opilio.web.processes import launch_crawl
 
 STEPS = ("suggest", "check", "trial", "start")
 
