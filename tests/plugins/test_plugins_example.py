@@ -1,15 +1,17 @@
 """The example plug-in, installed by pip as a user would, and used in a crawl."""
 
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from checks.small_webs import TRAINS, SmallWeb, flags, grid, page, rows, served, settings_for
-from opilio.core.protocols import TOPIC_STATE
+from opilio.core.protocols import RANK_STATE, TOPIC_STATE
 from opilio.fetch.decoding import RecordedResponse
 from opilio.store.collection import open_readonly
 from opilio.store.run_tables import latest_state
@@ -49,7 +51,7 @@ def test_ranker_strategy_and_command_are_used(site: Path, tmp_path: Path) -> Non
     assert sum(int(line.split("\t")[1]) for line in counted.stdout.splitlines()) == 6
 
 
-def test_part_of_every_kind_is_used(site: Path, tmp_path: Path) -> None:
+def test_parts_of_other_kinds_are_used(site: Path, tmp_path: Path) -> None:
     start, text, data = "http://a.example/", "http://a.example/1.html", "http://a.example/2.json"
     document = RecordedResponse(200, (("Content-Type", "application/json"),), b'{"birds": ["wren nests", "wren song"]}')
     web = {start: page(links=["1.html", "2.json"]), text: page(TRAINS), data: document}
@@ -72,6 +74,90 @@ def test_part_of_every_kind_is_used(site: Path, tmp_path: Path) -> None:
         state = latest_state(collection.connection, TOPIC_STATE)
     assert state is not None
     assert len(msgspec.msgpack.decode(state)["expansion"]["words"]) == 2
+
+
+def test_senses_boost_and_topic_extension_are_used(site: Path, tmp_path: Path) -> None:
+    start = "http://a.example/"
+    web = {start: page("Wren nests and wren song", links=["1.html"]), f"{start}1.html": page("wren")}
+    kinds = ["judge.kind=any-word", "senses.kind=long-pages", "boost.kind=ceiling", "boost.most=0.125"]
+    settings = [part for setting in kinds for part in ("--set", setting)]
+    crawl = ["-m", "opilio", "crawl", "--into", tmp_path / "c", "-q"]
+    with served(SmallWeb(web)) as server:
+        tree = settings_for(server, [start], strategy="shallow", topic={"name": 'wren "blue tit"'})
+        done = run(site, *crawl, *flags(tree), *settings, "--pages", 1)
+        assert done.returncode == 0, done.stderr
+        assert rows(tmp_path / "c", "SELECT score FROM frontier_url WHERE url LIKE '%1.html'") == [(0.125,)]
+        done = run(site, *crawl, "--pages", 2)
+    assert done.returncode == 0, done.stderr
+    # The second page has a word of the topic, but is too short.
+    assert rows(tmp_path / "c", "SELECT relevant FROM page ORDER BY seq") == [(1,), (0,)]
+    ((topic,),) = rows(tmp_path / "c", "SELECT value FROM meta WHERE name = 'topic'")
+    assert '"phrases":["blue tit"]' in topic
+
+
+HOSTS = ["--set", "rank.kind=hosts", "--set", "judge.kind=any-word"]
+
+
+def hosts_web() -> dict[str, RecordedResponse]:
+    """Two hosts with links to each other; only the pages of the first are relevant."""
+    links = [f"http://{host}.example/{number}.html" for host in "ab" for number in (1, 2, 3)]
+    texts = {"a": "A wren sings", "b": TRAINS}
+    return {
+        "http://a.example/": page(texts["a"], links=links),
+        **{link: page(f"{texts[link[7]]} {link}") for link in links},
+    }
+
+
+def test_trained_learner_and_its_link_scorer_are_used(site: Path, tmp_path: Path) -> None:
+    web = hosts_web()
+    crawl = ["-m", "opilio", "crawl", "--into", tmp_path / "c"]
+    with served(SmallWeb(web)) as server:
+        tree = settings_for(server, ["http://a.example/"], strategy="best-first", topic={"name": "wren"})
+        tree["engine"] = {"workers": 1}
+        done = run(site, *crawl, *flags(tree), *HOSTS, "--pages", 3)
+        assert done.returncode == 0, done.stderr
+        assert "hosts: trained on 1 seeds" in done.stderr
+        resumed = run(site, *crawl, "-q", "--pages", 5)
+    assert resumed.returncode == 0, resumed.stderr
+    assert rows(tmp_path / "c", "SELECT count(*) FROM event WHERE kind = 'ClassifierTrained'") == [(1,)]
+    pages = rows(tmp_path / "c", "SELECT host, count(*), sum(relevant) FROM page GROUP BY host")
+    counts = {host: (relevant, found) for host, found, relevant in pages}
+    counts["a.example"] = (counts["a.example"][0] + 1, counts["a.example"][1] + 1)
+    # What it learned survived the restart, and queued links have the rates of that state.
+    with open_readonly(tmp_path / "c") as collection:
+        state = latest_state(collection.connection, RANK_STATE)
+    assert state is not None
+    found = {host: tuple(pair) for host, pair in msgspec.msgpack.decode(state)["pages"].items()}
+    assert found == counts
+    queued = rows(
+        tmp_path / "c",
+        "SELECT h.name, u.score FROM frontier_url AS u JOIN frontier_host AS h ON h.id = u.host_id WHERE u.state = 0",
+    )
+    assert queued
+    for host, score in queued:
+        assert score == pytest.approx((counts[host][0] + 1) / (counts[host][1] + 2), abs=1e-6)
+
+
+def test_learner_starts_from_a_file_or_names_it(site: Path, tmp_path: Path) -> None:
+    (tmp_path / "rates.toml").write_text('"b.example" = [8, 8]\n', encoding="utf-8")
+    crawl = ["-m", "opilio", "crawl", "--into", tmp_path / "c", "-q", *HOSTS]
+    with served(SmallWeb(hosts_web())) as server:
+        tree = settings_for(server, ["http://a.example/"], strategy="best-first", topic={"name": "wren"})
+        refused = run(site, *crawl, *flags(tree), "--set", f"rank.rates={tmp_path / 'none.toml'}")
+        assert refused.returncode == 2 and "none.toml" in refused.stderr
+        done = run(site, *crawl, *flags(tree), "--set", f"rank.rates={tmp_path / 'rates.toml'}", "--pages", 2)
+    assert done.returncode == 0, done.stderr
+    # The host of the file comes first, though its pages are irrelevant.
+    assert rows(tmp_path / "c", "SELECT host FROM page ORDER BY seq") == [("a.example",), ("b.example",)]
+
+
+def test_example_has_a_part_of_every_documented_group() -> None:
+    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    guide = (EXAMPLE.parents[1] / "docs" / "plugins.md").read_text(encoding="utf-8")
+    assert sorted(project["entry-points"]) == sorted(re.findall(r"^\| `(opilio\.\w+)` ", guide, re.MULTILINE))
+    own = tomllib.loads((EXAMPLE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    internal = {"opilio.assemblies", "opilio.committee_members"}
+    assert set(own["entry-points"]) - internal <= set(project["entry-points"])
 
 
 def test_command_is_listed_in_the_help(site: Path) -> None:

@@ -93,10 +93,10 @@ class TextModel:
 
     def add(self, terms: TermIds, positive: bool, weight: float = 1.0) -> None:
         """Add a labelled page; a negative weight removes one."""
-        counts_seen = self._page_counts
-        counts_seen.pages[positive] = max(0.0, counts_seen.pages[positive] + weight)
-        counts_seen.waiting[positive] += 1
-        page, kind = terms.astype(np.uint32).tobytes(), counts_seen.recent[positive]
+        counts = self._page_counts
+        counts.pages[positive] = max(0.0, counts.pages[positive] + weight)
+        counts.waiting[positive] += 1
+        page, kind = terms.astype(np.uint32).tobytes(), counts.recent[positive]
         self._uncounted_pages.append((page, positive, weight))
         if weight > 0.0:
             kind.append(page)
@@ -106,26 +106,26 @@ class TextModel:
 
     def fit(self, middle: float = 0.0, mean_length: float = 0.0) -> None:
         """Compute the weights and the scale; with too few pages the model stays unfitted."""
-        counts_seen, scale = self._page_counts, self.scale
+        counts, scale = self._page_counts, self.scale
         scale.fitted_middle = middle
         scale.mean_length = mean_length
         scale.version += 1
-        counts_seen.waiting = [0, 0]
+        counts.waiting = [0, 0]
         # Merged also if the model is never fitted, so that pages do not accumulate.
         self._merged_counts()
         if (
-            min(counts_seen.pages[POSITIVE], counts_seen.pages[NEGATIVE] + self._background_pages) < MIN_CLASS_PAGES
-            or not counts_seen.recent[POSITIVE]
+            min(counts.pages[POSITIVE], counts.pages[NEGATIVE] + self._background_pages) < MIN_CLASS_PAGES
+            or not counts.recent[POSITIVE]
         ):
             return
         self._compute_weights()
         low, high = (
             sum(self._raw_score(_decode_terms(page)) for page in kind) / max(1, len(kind))
-            for kind in counts_seen.recent
+            for kind in counts.recent
         )
         scale.center = (high + low) / 2.0
         scale.factor = 4.0 / max(high - low, 1e-3) if high > low else 0.0
-        scale.fitted_pages = counts_seen.pages[POSITIVE]
+        scale.fitted_pages = counts.pages[POSITIVE]
 
     def logit(self, terms: TermIds) -> float:
         """The log-odds that a page is on topic; 0 while not ready."""
@@ -152,11 +152,11 @@ class TextModel:
 
     def state(self) -> TextModelState:
         """The complete state."""
-        counts_seen, (terms, table) = self._page_counts, self._merged_counts()
+        counts, (terms, table) = self._page_counts, self._merged_counts()
         state = self.worker_state()
         state.counts = (terms.astype(np.uint32).tobytes(), table.tobytes())
         state.pages, state.waiting = self.pages, self.pages_since_fit
-        state.recent = (list(counts_seen.recent[NEGATIVE]), list(counts_seen.recent[POSITIVE]))
+        state.recent = (list(counts.recent[NEGATIVE]), list(counts.recent[POSITIVE]))
         return state
 
     def restore(self, state: TextModelState) -> None:
@@ -197,7 +197,7 @@ class TextModel:
 
     @property
     def _background_pages(self) -> float:
-        """The number of off-topic pages that the background corpus stands for, until enough were counts_seen."""
+        """The number of off-topic pages that the background corpus stands for, until enough were counted."""
         return (
             max(0.0, MAX_BACKGROUND_PAGES - self._page_counts.pages[NEGATIVE])
             if self._document_frequency is not None

@@ -1,21 +1,27 @@
-"""Small parts of the other kinds: judge, order, expansion, seed engine, fetcher, document reader."""
+"""Small parts of the other kinds: judge, senses, boost, order, expansion, topic, seed engine, fetcher, documents."""
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+
+import numpy as np
+from msgspec.structs import replace
 
 from opilio.core.clock import Clock
 from opilio.core.errors import ConfigError, ParseError
 from opilio.core.protocols import Fetcher, Judge, SeedSource
 from opilio.core.records import EngineAnswer, EngineHit, FetchResult, Reading, Verdict
-from opilio.core.settings import Positive, Settings
+from opilio.core.settings import Positive, Settings, Share
 from opilio.engine.wiring.fetcher import build_curl_fetcher
 from opilio.engine.wiring.seed_engines import EngineContext
 from opilio.frontier.policy import BestFirst, Order, QueuePosition, QueueTime
 from opilio.parse.documents.formats import DocumentFormat, HtmlDocument, html_page
+from opilio.rank.link_graph import Boost
 from opilio.topic.expansion import Expansion, ExpansionStart
 from opilio.topic.setup import BuildContext
+from opilio.topic.topic import Topic
 from opilio.topic.weights import Counts, Idf, WeightTable, table_from_weights
 
 
@@ -35,6 +41,35 @@ class AnyWordJudge:
 def any_word_judge(context: BuildContext) -> Judge:
     """The factory of `judge.kind = "any-word"`."""
     return AnyWordJudge(context.topic.name.split())
+
+
+class LongPages:
+    """Around another judge: a page with few words is not relevant."""
+
+    def __init__(self, judge: Judge, words: int) -> None:
+        self.inner = judge
+        self.words = words
+
+    def judge(self, reading: Reading) -> Verdict:
+        """See `Judge`."""
+        verdict = self.inner.judge(reading)
+        long = len(reading.page.text.split()) >= self.words
+        return verdict if long else replace(verdict, relevant=False)
+
+
+def long_pages(judge: Judge, _: BuildContext, *, words: Positive = 3) -> Judge:
+    """The factory of `senses.kind = "long-pages"`."""
+    return LongPages(judge, words)
+
+
+def ceiling_boost(*, most: Share = 0.5, every: Positive = 1) -> Boost:
+    """The factory of `boost.kind = "ceiling"`: no link has a score above `most`, whatever the link graph says."""
+    return Boost(every, lambda graph: np.zeros(len(graph)), lambda own, _: np.minimum(own, most))
+
+
+def quoted_phrases(topic: Topic, _: Settings) -> Topic:
+    """Words in quotation marks in the name of a topic become phrases. Called for every topic."""
+    return replace(topic, phrases=(*topic.phrases, *re.findall(r'"([^"]+)"', topic.name)))
 
 
 class NewestFirst(BestFirst, frozen=True, kw_only=True):
