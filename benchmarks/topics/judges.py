@@ -1,4 +1,4 @@
-"""How well judges separate the pages of a topic from all others, before anything is learnt: by the labels of a web.
+"""How well judges separate the pages of a topic from all others, before anything is learned: by the labels of a web.
 
 python benchmarks/topics/judges.py WEB [--judge dewey --judge cosine …] [--topics 6]
 

@@ -1,4 +1,4 @@
-"""`--start-from DIR`: what was learnt about links goes over, queue and hosts do not; clear words where it can't."""
+"""`--start-from DIR`: what was learned about links goes over, queue and hosts do not; clear words where it can't."""
 
 from pathlib import Path
 

@@ -99,7 +99,7 @@ def test_words_near_the_ambiguous_one_are_learnt_from_pages_s4_f1() -> None:
     verdict = again.judge(mixed)
     assert (verdict.relevant, verdict.reasons[0].name) == (False, OTHER_SENSE)
     assert again.judge(reading_of(CAR)).relevant
-    # It was rejected because of what was learnt, so it is no lesson; nor is a page without the word.
+    # It was rejected because of what was learned, so it is no lesson; nor is a page without the word.
     assert again.company.make_lesson([_visit(again, "", False, verdict), _visit(again, "a river", False)]) == b""
 
 

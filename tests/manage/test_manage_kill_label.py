@@ -1,4 +1,4 @@
-"""Taking a word about a page back, killed at every step: nothing lost, nothing learnt twice."""
+"""Taking a word about a page back, killed at every step: nothing lost, nothing learned twice."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Labels of users: stored, learnt at once by a stopped or a running crawl, the last one counts."""
+"""Labels of users: stored, learned at once by a stopped or a running crawl, the last one counts."""
 
 import json
 import threading

@@ -318,7 +318,7 @@ def test_agents_command_shows_them_and_sends_one_home(tmp_path: Path) -> None:
     assert list_agents(tmp_path / "c")[1]["pages"] == before
     shown = opilio("maintain", "agents", tmp_path / "c").stdout
     assert "retired: retired by the user" in shown
-    assert "agent-1 learnt:" in shown
+    assert "agent-1 learned:" in shown
     assert stored(tmp_path / "c") == sorted(WEB)
     assert '"harvest":' in opilio("maintain", "agents", tmp_path / "c", "--json").stdout
     assert "agent-2: retired" in opilio("status", tmp_path / "c").stdout

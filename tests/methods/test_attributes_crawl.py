@@ -78,7 +78,7 @@ def test_queued_links_are_classified_again_after_a_fit_s1_14() -> None:
     chooser = AttributesLinkScorer(ranker)
     said = said_of("wren", "tax")
     assert [lead.features for lead in chooser.score_links([page_with(said, [0.5, 0.5])])[0]] == said
-    assert list(chooser.rescored()) == []  # nothing was learnt yet
+    assert list(chooser.rescored()) == []  # nothing was learned yet
     taught(ranker)
     moved = {key: score for _, key, score in chooser.rescored()}
     assert moved[url_key(URLS[0])] > 0.9 and moved[url_key(URLS[1])] < 0.1
@@ -115,7 +115,7 @@ def test_first_five_parents_make_a_links_row_s1_22() -> None:
     for at, anchor in enumerate(("wren", "tax", "law", "duty", "song", "wren")):
         (leads,) = chooser.score_links([page_with(said_of(anchor), [0.5], f"http://p{at}.example/", URLS[:1])])
         scores.append(leads[0].score)
-    assert scores[4] > scores[3] == scores[0]  # a mean of anchor and surroundings, until something is learnt
+    assert scores[4] > scores[3] == scores[0]  # a mean of anchor and surroundings, until something is learned
     assert scores[5] == scores[4]
 
 

@@ -1,4 +1,4 @@
-"""S1's ranker: the probability of four attributes, learnt while crawling (S1-12, S1-14, S1-21…S1-24, S1-E6)."""
+"""S1's ranker: the probability of four attributes, learned while crawling (S1-12, S1-14, S1-21…S1-24, S1-E6)."""
 
 import numpy as np
 import pytest

@@ -170,7 +170,7 @@ def test_weights_without_a_watchdog_are_refused(tmp_path: Path) -> None:
     options = ("--seed", HUB, "--into", "c", "--set", "rank.weights=fitted", "--set", "rank.watchdog=0")
     done = opilio("crawl", "wrens and other birds", "--strategy", "s2-treasure", *options, cwd=tmp_path)
     assert done.returncode == 2
-    assert "with rank.watchdog = 0 nothing is learnt" in one_line(done)
+    assert "with rank.watchdog = 0 nothing is learned" in one_line(done)
     assert not (tmp_path / "c").exists()
 
 

@@ -1,4 +1,4 @@
-"""T-Graph priority, OSM and context-graph layer as features of the committee: 0 without a graph, learnt with one."""
+"""T-Graph priority, OSM and context-graph layer as features of the committee: 0 without a graph, learned with one."""
 
 from pathlib import Path
 from typing import Any

@@ -69,7 +69,7 @@ def crawl(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Start with what the crawl of this collection learnt.",
+            help="Start with what the crawl of this collection learned.",
             show_default=False,
             autocompletion=complete_collections,
         ),

@@ -191,7 +191,7 @@ def agents(
 ) -> int:
     """List the agents of a crawl, or retire one.
 
-    Shows their state, their harvest and the words each has learnt.
+    Shows their state, their harvest and the words each has learned.
     """
     from opilio.manage.status import list_agents, retire_agent
 
@@ -221,4 +221,4 @@ def _format_agents_table(found: list[dict[str, Any]]) -> list[str]:
 
 def _format_learnt_words(agent: dict[str, Any]) -> str:
     words = ", ".join(agent["learnt"]) or "no new word"
-    return f"{agent['name']} learnt: {words} ({agent['table_size']} words in its table)"
+    return f"{agent['name']} learned: {words} ({agent['table_size']} words in its table)"

@@ -68,8 +68,8 @@ def _format_contexts(contexts: list[LinkContext]) -> list[str]:
 
 
 def _format_ranker(ranker: RankerExplanation) -> list[str]:
-    """The ranker's score of a link with what it has learnt up to now."""
-    lines = [f"  the ranker gives it {ranker.score_now:.3f} now, learnt from {pluralize(ranker.learnt_from, 'page')}"]
+    """The ranker's score of a link with what it has learned up to now."""
+    lines = [f"  the ranker gives it {ranker.score_now:.3f} now, learned from {pluralize(ranker.learnt_from, 'page')}"]
     for verb, effects in (("raised by", ranker.raised_by), ("lowered by", ranker.lowered_by)):
         if effects:
             lines.append(f"    {verb} " + ", ".join(f"{e.what} ({e.effect:+.2f})" for e in effects))

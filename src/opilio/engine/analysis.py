@@ -1,6 +1,6 @@
 """Everything between a response and an outcome that needs no I/O: parse, read, judge, rank, make the record.
 
-Runs inline or in a worker process; holds a read-only snapshot of what the crawl has learnt.
+Runs inline or in a worker process; holds a read-only snapshot of what the crawl has learned.
 
 Besides the verdict: the genre of a page, and its words for the topic's table.
 """
@@ -215,7 +215,7 @@ class PageAnalyzer:
         return self._parser, self._read, self._judge, self._ranker, self._features
 
     def restore(self, name: str, state: bytes) -> None:
-        """Load the states that the writing process has learnt since."""
+        """Load the states that the writing process has learned since."""
         self.learners[name].restore(state)
 
     def sample(self, fetched: FetchResult) -> bytes:

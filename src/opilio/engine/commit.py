@@ -286,7 +286,7 @@ class BatchCommitter:
                 self._write_robots()
 
     def finish(self, stopped: CrawlStopped) -> None:
-        """Store why the crawl stopped, and everything learnt so far."""
+        """Store why the crawl stopped, and everything learned so far."""
         with self._targets.collection.unit_of_work():
             self._write_robots()
             labelled = self._labels.apply_new(stopped.at)

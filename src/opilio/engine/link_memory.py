@@ -193,7 +193,7 @@ class CommitteeLearner(BaseLearner):
         self._journaled.teach(self._encode_lessons(map(_discarded_visit, keys)), len(keys))
 
     def correct(self, entry: FrontierEntry, before: float, after: float) -> None:
-        """Learn that a label makes a page worth `after`; its link was learnt with `before`."""
+        """Learn that a label makes a page worth `after`; its link was learned with `before`."""
         lead = entry.lead
         row = b""
         if self.load_link(entry) is not None:
@@ -290,7 +290,7 @@ def _committee_visit(outcome: Outcome) -> LinkVisit:
 
 
 def _has_features(entry: FrontierEntry) -> bool:
-    """Whether a queued link was ranked. A redirect's target has the features of another link; a revisit was learnt."""
+    """Whether a queued link was ranked. A redirect's target has the features of another link; a revisit was learned."""
     return (
         entry.lead.tier != Tier.REVISIT
         and bool(entry.parents)

@@ -42,7 +42,7 @@ from opilio.store.versions import linked_pages, newest_linked_pages
 class LinkScorerContext:
     """The argument of every factory of a link scorer: its ranker, and what the collection knows (of one agent).
 
-    `load_queue` is False for a scorer that only explains: it needs what was learnt, not all queued links.
+    `load_queue` is False for a scorer that only explains: it needs what was learned, not all queued links.
     """
 
     ranker: Any
@@ -101,7 +101,7 @@ class StaticLinkScorer:
         return None
 
     def save(self, now: float, *, at_end: bool = False) -> None:
-        """Store what was learnt."""
+        """Store what was learned."""
 
     @property
     def expected_relevant(self) -> float | None:
@@ -171,7 +171,7 @@ class CommitteeLinkScorer(StaticLinkScorer):
         return self._learner.expected_relevant
 
     def _update_word_values(self) -> None:
-        """Pass on the judge's term weights if it has learnt since the last time."""
+        """Pass on the judge's term weights if it has learned since the last time."""
         if self._judge is not None and self._judge.version != self._judge_version:
             self._judge_version = self._judge.version
             terms, weights = self._judge.term_weights
@@ -183,7 +183,7 @@ class CommitteeLinkScorer(StaticLinkScorer):
 
 
 def committee_link_scorer(context: LinkScorerContext) -> LinkScorer:
-    """The committee's scorer with what it learnt before; static where the ranker does not learn."""
+    """The committee's scorer with what it learned before; static where the ranker does not learn."""
     ranker: CommitteeRanker = context.ranker
     if not ranker.options.learn:
         return StaticLinkScorer()

@@ -1,7 +1,7 @@
 """Rendering pages that need JavaScript: which ones, how many, and how the browser's requests are sent.
 
 A page is rendered if it has next to no text but scripts, or if its host turned out to need a browser. What rendering
-brings is compared with the plain page, and learnt per host: after three pages without a gain no page of
+brings is compared with the plain page, and learned per host: after three pages without a gain no page of
 the host is rendered, after two gains every page is, as long as most of them gain.
 
 Every request of the browser passes robots.txt, the delays of its host and the address guard, like any other.

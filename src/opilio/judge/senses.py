@@ -18,7 +18,7 @@ from opilio.topic.setup import BuildContext
 from opilio.topic.topic import OTHER_SENSE, ContextRule, SenseWeights, nearby_terms
 
 SENSES_STATE = "senses"  # name of the state among the snapshots
-LEARNT = "learnt company"  # the reason of a rejection by words that were learnt
+LEARNT = "learnt company"  # the reason of a rejection by words that were learned
 PAGES_PER_VERSION = 10
 MIN_TERM_PAGES = 3
 MIN_RATIO = 4.0
@@ -83,7 +83,7 @@ class WordCompany(BaseLearner):
     """Learns which words stand near an ambiguous word on relevant pages, and which on others (S4-F1).
 
     A word belongs to a side if it is at least `MIN_RATIO` times as frequent there, on `MIN_TERM_PAGES` pages or more.
-    Pages that are rejected because of learnt words teach nothing: an error must not confirm itself.
+    Pages that are rejected because of learned words teach nothing: an error must not confirm itself.
     """
 
     def __init__(self) -> None:

@@ -120,8 +120,7 @@ class TextModel:
             return
         self._compute_weights()
         low, high = (
-            sum(self._raw_score(_decode_terms(page)) for page in kind) / max(1, len(kind))
-            for kind in counts.recent
+            sum(self._raw_score(_decode_terms(page)) for page in kind) / max(1, len(kind)) for kind in counts.recent
         )
         scale.center = (high + low) / 2.0
         scale.factor = 4.0 / max(high - low, 1e-3) if high > low else 0.0

@@ -3,7 +3,7 @@
 Collections in PostgreSQL are joined as copies in folders, and the result is copied back.
 
 The new collection is made beside its place and gets its name last: a kill leaves nothing that looks like one. SQLite
-does the sorting, on disk; of the WARC files one record at a time is in memory. What the first one learnt is kept.
+does the sorting, on disk; of the WARC files one record at a time is in memory. What the first one learned is kept.
 """
 
 import hashlib

@@ -91,7 +91,7 @@ class SiblingResult(msgspec.Struct, frozen=True):
 
 
 class RankerExplanation(msgspec.Struct, frozen=True, kw_only=True):
-    """How the ranker scores a link with what it has learnt up to now."""
+    """How the ranker scores a link with what it has learned up to now."""
 
     score_now: float
     learnt_from: int

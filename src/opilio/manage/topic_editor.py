@@ -99,7 +99,7 @@ def draft_topic(collection: Collection, topic: Topic, dropped: Iterable[str] = (
 
 
 def preview_topic(collection: Collection, new: TopicReplacement) -> TopicPreview:
-    """Judge known pages by a new topic, with everything else as it was learnt."""
+    """Judge known pages by a new topic, with everything else as it was learned."""
     before = {k.stem: k.label for k in current_table(collection).keywords}
     after = {k.stem: k.label for k in new.table.keywords}
     parts = build_analysis_parts(collection_settings(collection), new.topic, latest_snapshots(collection))
@@ -161,7 +161,7 @@ def apply_pending_commands(folder: Path, now: float) -> str:
 
 
 def _load_topics(collection: Collection, settings: Settings) -> dict[str, TopicLearner]:
-    """The tables of a stopped crawl, with what a killed one learnt last."""
+    """The tables of a stopped crawl, with what a killed one learned last."""
     topics = build_analysis_parts(settings, stored_topic(collection), latest_snapshots(collection)).topics
     for name, topic in topics.items():
         JournaledLearner(topic, collection, name).replay()

@@ -1,6 +1,6 @@
 """Why a URL was fetched, skipped or kept: everything that a collection knows about it, with the link's score in detail.
 
-The explanation uses what was learnt up to now. The committee stores words as hashes only, so the words are read again
+The explanation uses what was learned up to now. The committee stores words as hashes only, so the words are read again
 from the page that holds the link.
 """
 

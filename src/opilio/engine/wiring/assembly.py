@@ -124,7 +124,7 @@ def wanted_languages(settings: Settings) -> set[str]:
 def build_crawler_parts(
     shared: SharedParts, settings: Settings, topic: Topic, states: Mapping[str, bytes], owner: Owner = NO_OWNER
 ) -> AnalysisParts:
-    """The parts of one crawler, or of one agent, with what it has learnt so far."""
+    """The parts of one crawler, or of one agent, with what it has learned so far."""
     vocabulary = shared.vocabulary
     banned = frozenset(vocabulary.stem_of(term) for text in topic.contexts for term in vocabulary.terms(text))
     query_log = build_query_log_reader(settings, vocabulary)
@@ -279,7 +279,7 @@ def build_boosted_scorer(settings: Settings, collection: Collection, parts: Anal
 def build_analysis_parts(
     settings: Settings, topic: Topic, states: Mapping[str, bytes], options: AnalysisOptions | None = None
 ) -> AnalysisParts:
-    """Everything between a response and an outcome, with what was learnt so far."""
+    """Everything between a response and an outcome, with what was learned so far."""
     shared = build_shared_parts(settings, options or AnalysisOptions())
     return crawl_assembly(settings).build_parts(shared, settings, topic, states)
 

@@ -2,7 +2,7 @@
 
 Both are built once and stored in the collection; every later run loads them.
 
-`--start-from DIR`: a new crawl starts with what another one learnt about links, and about pages of the same topic.
+`--start-from DIR`: a new crawl starts with what another one learned about links, and about pages of the same topic.
 Weights of features and words are taken over; queue, hosts and pages are not.
 """
 

@@ -285,7 +285,7 @@ class Organism:
 
 
 class Population:
-    """Decides about birth and death when agents have learnt from their pages."""
+    """Decides about birth and death when agents have learned from their pages."""
 
     def __init__(self, organisms: Sequence[Organism], directory: AgentDirectory) -> None:
         self._organisms = organisms

@@ -293,7 +293,7 @@ class SharedTopic(EvolvingTopic):
         self._followers = followers
 
     def replace(self, table: WeightTable, removed: Iterable[str] | None = None) -> None:
-        """Replace the agents' tables too. Words that an agent learnt are removed, but it may learn them again."""
+        """Replace the agents' tables too. Words that an agent learned are removed, but it may learn them again."""
         gone = self.table.weights.keys() - table.weights.keys() if removed is None else removed
         super().replace(table, gone)
         for follower in self._followers:

@@ -91,8 +91,8 @@ class _AttributesRankerState(msgspec.Struct):
 class AttributesRanker(BaseLearner):
     """Scores links by a learner, and learns. The features of a link are the evidence that its page gives for it.
 
-    `pending_rows` are the rows of pages that were just fetched, by key, until they are learnt. Learnt rows are kept by
-    key too, so that labels can correct them.
+    `pending_rows` are the rows of pages that were just fetched, by key, until they are learned. Learned rows are kept
+    by key too, so that labels can correct them.
     """
 
     learns_from_labels = True

@@ -31,7 +31,7 @@ WORDS = 12  # inputs of the net
 WINDOW = 200  # terms on either side of a link that are seen
 LEARNING_RATE = 0.3
 DISCOUNT = 0.5
-INITIAL_WEIGHT = 1.0  # more words near a link are better, until learnt otherwise
+INITIAL_WEIGHT = 1.0  # more words near a link are better, until learned otherwise
 INITIAL_BIAS = -2.0
 # Adds up the inverse distances of a word on the page, so an input rarely exceeds this.
 MAX_INPUT = 3.0

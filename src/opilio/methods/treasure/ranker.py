@@ -310,7 +310,7 @@ def tgraph_start_states(settings: Settings) -> dict[str, bytes]:
     if options.get("thesaurus"):
         WordNet.find()
     if options.get("weights") == "fitted" and not options["watchdog"]:
-        raise ConfigError('rank.weights = "fitted": with rank.watchdog = 0 nothing is learnt; set it to 1 or more')
+        raise ConfigError('rank.weights = "fitted": with rank.watchdog = 0 nothing is learned; set it to 1 or more')
     return _graph_states(options, RANK_STATE)
 
 

@@ -90,7 +90,7 @@ SELECT_VERSIONS = (
         FROM (SELECT *, lead(seq) OVER one AS next_seq, lead(fetched_at) OVER one AS next_at FROM temp.ordered
             WHERE NOT repeats WINDOW one AS (PARTITION BY key ORDER BY seq))""",
     "CREATE INDEX temp.kept_by_key ON kept (key, current)",
-    # Collections may have had other topics, or judges that had learnt something else: the highest score counts.
+    # Collections may have had other topics, or judges that had learned something else: the highest score counts.
     """CREATE TEMP TABLE best AS SELECT key, kept, src, old FROM (SELECT key, kept, src, old,
         row_number() OVER (PARTITION BY key, kept ORDER BY relevant DESC, score DESC, seq) AS rank FROM (
         SELECT *, max(CASE WHEN repeats THEN 0 ELSE seq END) OVER (PARTITION BY key ORDER BY seq) AS kept
