@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from opilio.core.errors import UsageError
+from opilio.lab.evaluation.metrics import predicted_precision
 from opilio.lab.experiments.declarations import Variant, load_experiment
 from opilio.lab.experiments.preparation import TGraphCache, resolve_targets
 from opilio.lab.experiments.replay import OfflineWeb, lab_settings, replay_crawl
@@ -115,6 +116,8 @@ def test_precision_of_the_prioritiser_is_that_of_the_links_it_predicts_on_topic_
         job = ExperimentJob(experiment="e", topic=topic, seed_set="on-topic-1", variant=variant, budget=60)
         return runner.run(msgspec.structs.replace(job, targets="on-topic-2")).links
 
+    assert predicted_precision([1.0, 0.5, 0.01, 0.01], [True, False, True, True], off_topic=0.01) == 0.5
+    assert predicted_precision([0.01], [True], off_topic=0.01) is None
     predicted, other = links("s2-treasure"), links("best-first")
     assert predicted is not None and predicted.precision is not None and 0.0 < predicted.precision < 1.0
     assert other is not None and other.precision is None

@@ -185,6 +185,10 @@ def test_best_genre_counts_s3_23_s3_e4() -> None:
     ranked = scored_links(tswt(genre=1.0), reading_of(PAGE), verdict_of(0.0), lead_to())
     genre = [next(p.value for p in r.parts if p.name == "genre") for r in ranked]
     assert genre[1] > 2.0 > genre[0]  # both news words twice, over a blog's address
+    for link, best in zip(ranked, genre, strict=True):
+        values = {p.name: p.value for p in link.parts if p.name.startswith("genre ")}
+        whole = [value + values[f"{name} page"] for name, value in values.items() if not name.endswith(" page")]
+        assert len(whole) > 1 and best == pytest.approx(max(whole))
     only = scored_links(tswt(genre=1.0, genre_text_only=True), reading_of(PAGE), verdict_of(0.0), lead_to())
     assert next(p.value for p in only[1].parts if p.name == "genre") == pytest.approx(1.0)
 

@@ -159,6 +159,14 @@ def test_word_of_one_page_alone_does_not_join_s3_e8() -> None:
     assert topic.table.weights.keys() == {"wren", "nest", "song"}
 
 
+def test_word_of_one_page_alone_takes_no_place_from_another_s3_e8() -> None:
+    """Without the filter "autoblog" would be chosen with a weight of 0, and a table of three words would be full."""
+    growing = PagewiseExpansion(base=BASE.weights, share=1.0, keywords=1, size=3, period=1, weighing=TfIdf())
+    topic = EvolvingTopic(BASE, growing, lambda _: 1.0)
+    learn(topic, [outcome({"wren": 1}), outcome({"autoblog": 4, "song": 1}), outcome({"song": 4, "wren": 1})])
+    assert topic.table.weights.keys() == {"wren", "nest", "song"}
+
+
 def test_filler_does_not_join_a_table_from_seeds_s3_e8() -> None:
     noise = NoiseFilter(min_documents=1, min_idf=5.0)
     rarity = {"year": 4.5, "railway": 6.9, "wren": 8.3, "nest": 6.0}
