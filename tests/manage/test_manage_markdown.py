@@ -60,6 +60,16 @@ def test_lines_have_content_and_metadata(folder: Path) -> None:
     assert "Home" not in markdown
 
 
+def test_language_is_the_declared_one_or_that_of_the_text(tmp_path: Path) -> None:
+    text = "Der Zaunkönig ist ein kleiner brauner Vogel, der in Hecken und Wäldern brütet und laut singt. " * 4
+    web = {ROOT: page(text), ROOT + "guide?x=1": WEB[ROOT + "guide?x=1"]}
+    with served(SmallWeb(web)) as server:
+        crawl(tmp_path / "c", settings_for(server, list(web), strategy="s0"))
+    for form in ("markdown", "jsonl"):
+        found = {row["url"]: row["language"] for row in lines(tmp_path / "c", form, PageFilter())}
+        assert found == {ROOT: "de", ROOT + "guide?x=1": "en"}, form
+
+
 def test_files_have_front_matter(folder: Path, tmp_path: Path) -> None:
     assert export_to_file(folder, tmp_path / "pages", "markdown", PageFilter()) == 2
     names = sorted(path.relative_to(tmp_path / "pages").as_posix() for path in (tmp_path / "pages").rglob("*.md"))

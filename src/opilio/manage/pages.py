@@ -1,6 +1,6 @@
 """The pages of a collection as typed values and as tables, and the stored versions of a page. Lazy and read-only."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -26,6 +26,7 @@ from opilio.store.revisits import revisit_record
 from opilio.store.schema import EXPORTED_COLUMNS, NOT_RECORDED
 from opilio.store.versions import PageVersion, follow_moves, list_versions, read_stored_response
 from opilio.store.warc import RecordPosition, read_record
+from opilio.text.languages import detect_language
 from opilio.text.reading import polarity_of
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ def format_utc(at: float) -> str:
 PAGE_COLUMNS = (*(column.name for column in EXPORTED_COLUMNS), *COMPUTED_COLUMNS)
 TEXT_COLUMN = "text"
 POLARITY_COLUMN = "polarity"  # of the main text (S3-F1)
+LANGUAGE_COLUMN = "language"
 BATCH_ROWS = 500  # of an Arrow batch and of a Parquet row group
 SHOWN_PAGES = 10  # rows of a table that is displayed
 SHOWN_COLUMNS = ("url", "title", "score", "relevant")
@@ -175,9 +177,17 @@ class StoredPage:
         return not purposes or not self.signals.denied() & set(purposes)
 
     def columns(self, names: Sequence[str]) -> dict[str, Any]:
-        """The values of exported columns; the text, if it is among them, and its polarity are read from the record."""
+        """The values of exported columns; the text, if it is among them, and its polarity are read from the record.
+
+        With the text, a page that declares no language has that of its text.
+        """
         text = self.text if TEXT_COLUMN in names or POLARITY_COLUMN in names else ""
-        own = {TEXT_COLUMN: lambda: text, POLARITY_COLUMN: lambda: polarity_of(text, self.language)}
+        language = self.language or detect_language(text)
+        own: dict[str, Callable[[], str]] = {
+            TEXT_COLUMN: lambda: text,
+            POLARITY_COLUMN: lambda: polarity_of(text, language),
+            LANGUAGE_COLUMN: lambda: language,
+        }
         return {name: own[name]() if name in own else self.values[name] for name in names}
 
     @classmethod

@@ -25,7 +25,7 @@ from opilio.store.maintain.integrity import DROPPED_VERSIONS_KEY
 from opilio.store.pages import has_page
 from opilio.store.versions import links_of
 from opilio.store.warc import read_record
-from opilio.text.languages import identify_language, is_known_language
+from opilio.text.languages import detect_language
 from opilio.text.reading import polarity_of
 
 _EARLIEST = 631_152_000.0  # 1990: earlier dates are wrong
@@ -39,7 +39,6 @@ class _LinkAnchors(msgspec.Struct, frozen=True):
     keys: bytes
 
 
-MIN_DETECTED_CHARACTERS = 250  # the language of a shorter text is a guess
 _decode_links = msgspec.msgpack.Decoder(_LinkAnchors).decode
 
 
@@ -204,18 +203,6 @@ def complete_document(folder: Path, stored: UnparsedDocument, parser: HtmlParser
         body=body,
         polarity=polarity_of(body, language),
     )
-
-
-def detect_language(text: str) -> str:
-    """The language of a page that states none; empty if its text is short, or in a language that is not known.
-
-    >>> detect_language("The wren is a small brown bird. " * 12), detect_language("The wren is a small brown bird.")
-    ('en', '')
-    """
-    if len(text) < MIN_DETECTED_CHARACTERS:
-        return ""
-    found = identify_language(text)
-    return found if is_known_language(found) else ""
 
 
 def _page(folder: Path, place: tuple[int, int, int], parser: HtmlParser) -> Page:

@@ -221,6 +221,7 @@ def stop_word_languages() -> list[str]:
     return list(_stop_word_lists())
 
 
+MIN_DETECTED_CHARACTERS = 250  # the language of a shorter text is a guess
 # With fewer letters the statistics are a guess.
 _MIN_LETTERS = 20
 _MARKS_TO_SPACES = str.maketrans(dict.fromkeys((LINK_START, LINK_END, BLOCK_BREAK), " "))
@@ -239,6 +240,18 @@ def identify_language(text: str, sample: int = 1_000) -> str:
 
     code: str = py3langid.classify(excerpt)[0]
     return code
+
+
+def detect_language(text: str) -> str:
+    """The language of a page that states none; empty if its text is short, or in a language that is not known.
+
+    >>> detect_language("The wren is a small brown bird. " * 12), detect_language("The wren is a small brown bird.")
+    ('en', '')
+    """
+    if len(text) < MIN_DETECTED_CHARACTERS:
+        return ""
+    found = identify_language(text)
+    return found if is_known_language(found) else ""
 
 
 def language_log_odds(text: str) -> dict[str, float]:

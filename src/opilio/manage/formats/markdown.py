@@ -22,6 +22,7 @@ from opilio.parse.extract import extract_content
 from opilio.parse.markdown import CODE_FENCE
 from opilio.parse.signals import PageSignals
 from opilio.store.warc import read_record
+from opilio.text.languages import detect_language
 
 _HEADING = re.compile(r"(#{1,6}) (.+)")
 _LINK = re.compile(r"(?<!\\)\[((?:\\.|[^\]\[\\])*)\]\((?:<[^<>]*>|(?:[^()\s]|\([^()\s]*\))*)\)")
@@ -179,7 +180,7 @@ def convert_page(page: StoredPage) -> MarkdownPage | None:
         author=stated.author,
         published=stated.published,
         modified=stated.modified,
-        language=page.language or extracted.language,
+        language=page.language or extracted.language or detect_language(extracted.content),
         licence=_absolute_licence(stated.licence, page.url),
         fetched_at=format_iso_time(page.fetched_at),
         score=page.score,
