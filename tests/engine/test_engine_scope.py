@@ -58,9 +58,11 @@ def test_site_option_stays_on_the_site(tmp_path: Path) -> None:
 
 
 def test_crawl_of_a_site_starts_at_its_home_page_when_there_are_no_seeds() -> None:
-    assert read_seed_options([], None, ["example.org", "http://a.example/x"]) == [
+    assert read_seed_options([], None, ["example.org", "http://a.example/x", "127.0.0.1:8000", "localhost"]) == [
         "https://example.org/",
         "http://a.example/x",
+        "http://127.0.0.1:8000/",
+        "http://localhost/",
     ]
     assert read_seed_options(["https://b.example/"], None, ["example.org"]) == ["https://b.example/"]
 

@@ -51,7 +51,7 @@ def read_scope_options(sites: list[str], allow: list[str], deny: list[str]) -> T
 
 
 def _site_url(site: str) -> str:
-    found = canonicalize_url(site if "://" in site else f"https://{site}/")
+    found = canonicalize_url(site if "://" in site else f"{_default_scheme(site) or 'https://'}{site}/")
     if found is None:
         raise ConfigError(f"--site {site}: not a valid domain; write it like example.org")
     return found
