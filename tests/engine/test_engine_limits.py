@@ -1,6 +1,7 @@
 """A page that takes too long, needs too much memory or ends its worker costs that page only."""
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from checks.costly_pages import URL, CostlyAnalyzer
+from checks.small_webs import SmallWeb, crawl, page, served, settings_for
 from opilio.core.records import Analysis, FetchResult, Lead
 from opilio.engine.workers import pool
 from opilio.engine.workers.pool import CRASHED, LIMIT_EXCEEDED, WorkerPool
@@ -129,3 +131,12 @@ def test_matrix_products_use_one_thread_during_a_crawl() -> None:
         assert set_blas_threads(2) == 2
     finally:
         set_blas_threads(before)
+
+
+def test_garbage_collector_runs_rarely_during_a_crawl_only(tmp_path: Path) -> None:
+    """With Python's own thresholds it takes 7 % of the CPU time of the engine's process."""
+    before, during = gc.get_threshold(), set[tuple[int, int, int]]()
+    with served(SmallWeb({URL: page()})) as server:
+        crawl(tmp_path / "c", settings_for(server, [URL]), lambda _: during.add(gc.get_threshold()))
+    assert min(threshold for threshold, _, _ in during) >= 10 * before[0]
+    assert gc.get_threshold() == before

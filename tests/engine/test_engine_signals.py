@@ -1,6 +1,7 @@
 """What owners allow: signals of pages and hosts in a crawl, over real sockets."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -32,10 +33,49 @@ WEB = {
 }
 
 
+# The rows of the table in docs/signals.md, and the tests that show what it states.
+ROWS = {
+    "`noindex`, `none`": ("manage/test_manage_markdown.py", "test_pages_that_ask_not_to_be_indexed_are_left_out"),
+    "`unavailable_after`": ("parse/test_parse_directives.py", "test_directives_are_read_for_our_agent"),
+    "`nofollow`, `none`": ("engine/test_engine_politeness.py", "test_nofollow_of_pages_is_respected"),
+    "`noarchive`, `nosnippet`": ("parse/test_parse_signals.py", "test_signals_deny_purposes"),
+    "`noai`, `noimageai`, `noml`": ("parse/test_parse_signals.py", "test_signals_deny_purposes"),
+    "`Content-Signal: search=no, ai-train=no`": ("engine/test_engine_signals.py", "test_signals_of_robots_txt"),
+    "`Content-Usage: train-ai=n` (IETF aipref, a draft)": (
+        "engine/test_engine_signals.py",
+        "test_signals_of_robots_txt",
+    ),
+    "`TDM-Reservation: 1` (TDMRep)": ("parse/test_parse_signals.py", "test_signals_deny_purposes"),
+    "`/.well-known/tdmrep.json` (TDMRep)": (
+        "engine/test_engine_signals.py",
+        "test_heeded_opt_outs_are_not_fetched_or_not_stored",
+    ),
+    '`Link: <…>; rel="license"; type="application/rsl+xml"`, `License:` (RSL)': (
+        "parse/test_parse_signals.py",
+        "test_signals_are_recorded_as_stated",
+    ),
+    "licence of the page": ("engine/test_engine_live_web.py", "test_feature_is_handled_as_documented"),
+    "`ai.txt`, `llms.txt`": (
+        "engine/test_engine_signals.py",
+        "test_signals_of_page_and_host_are_recorded_and_filter_exports",
+    ),
+}
+
+
+def test_every_row_of_the_table_has_a_test() -> None:
+    tests = Path(__file__).parents[1]
+    table = (tests.parent / "docs" / "signals.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE)) - {"signal"}
+    assert documented == set(ROWS)
+    for file, name in ROWS.values():
+        assert f"def {name}(" in (tests / file).read_text(encoding="utf-8"), name
+
+
 def test_signals_of_page_and_host_are_recorded_and_filter_exports(tmp_path: Path) -> None:
     with served(SmallWeb(WEB)) as server:
         crawl(tmp_path / "c", settings_for(server, [ROOT]))
-    assert not [entry for entry in server.log if "well-known" in entry.target]
+    asked = {entry.url.rpartition("/")[2] for entry in server.log}
+    assert asked.isdisjoint({"tdmrep.json", "ai.txt", "llms.txt"})
     signals = {p.url: p.signals for p in PageTable(tmp_path / "c", PageFilter())}
     host = {"search": True, "ai-input": True}
     assert signals[f"{ROOT}plain"].content_signal == host

@@ -35,7 +35,7 @@ from opilio.engine.link_scoring import LinkScorerContext, build_link_scorer, wit
 from opilio.engine.reseeding import seeds_finished_check
 from opilio.engine.wiring.topic import build_query_log_reader, initial_expansion
 from opilio.engine.workers.pool import AnalysisPool, InlinePool, WorkerPool
-from opilio.engine.workers.process import AnalysisLimits
+from opilio.engine.workers.process import AnalysisLimits, rare_collections
 from opilio.parse.html import HtmlParser
 from opilio.store.collection import Collection
 from opilio.store.writer import CollectionWriter
@@ -307,6 +307,6 @@ async def open_analysis(
     parts = build_analysis_parts(settings, topic, states, options)
     encode = msgspec.msgpack.encode
     build_worker = partial(build_worker_analyzer, encode(settings), encode(topic), dict(states))
-    with one_blas_thread():
+    with one_blas_thread(), rare_collections():
         async with open_pool(settings, parts.analyzer, build_worker, options) as pool:
             yield CrawlAnalysis(parts, pool)

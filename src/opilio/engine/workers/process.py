@@ -39,6 +39,7 @@ OUT_OF_MEMORY = 70  # exit code
 LARGE_BLOCK_BYTES = 1 << 20  # memory for larger bodies is given back to the system as soon as they are freed
 _KEPT_FREE_BYTES = 8 << 20  # free memory that the allocator keeps for the next pages
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of mallopt(3)
+_ENGINE_THRESHOLDS = (10_000, 20, 20)  # of gc.set_threshold
 
 
 class AnalysisLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,6 +110,21 @@ def return_free_memory() -> None:
     """Give everything back that is free: the tree of a page of 4 MB takes 50 MB, in small blocks."""
     with suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """While this is entered, Python's cyclic garbage collector runs rarely; for the process of the engine.
+
+    It took 7 % of this process's CPU time in a crawl of an archive. A page leaves 70 objects that stay, so the collector
+    runs every 140 pages instead of every 10: a cycle that holds a page's body is freed soon enough.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(*_ENGINE_THRESHOLDS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 _PR_SET_NO_NEW_PRIVS = 38
