@@ -99,7 +99,10 @@ def test_archive_that_did_not_change_is_not_scanned_again(tmp_path: Path) -> Non
         assert 0 < len(ArchiveWeb([path], cache)) < 600
     index.unlink()
     os.utime(path)
-    assert 0 < len(ArchiveWeb([path, path], cache)) < 600
+    # The second time from the index of the first.
+    twice = ArchiveWeb([path, path], cache)
+    assert 0 < len(twice) < 600
+    assert twice.problems == [f"{path}: damaged (unreadable from byte 0); the other records are read"] * 2
 
 
 @pytest.mark.parametrize(
@@ -117,6 +120,23 @@ def test_other_files_are_refused(tmp_path: Path, content: bytes | None, message:
         path.write_bytes(content)
     with pytest.raises(OfflineWebError, match=message):
         ArchiveWeb([path])
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (records()[:-9], "truncated from byte "),
+        (records(b"\x1f\x8b\x08 damaged"), "unreadable from byte "),
+        (uncompressed()[:-20], "is shorter than its Content-Length"),
+    ],
+)
+def test_damaged_archive_is_crawled_and_reported(tmp_path: Path, content: bytes, problem: str) -> None:
+    (tmp_path / "x.warc").write_bytes(content)
+    ended = opilio("crawl", "small birds", "--into", "c", "--quiet", "--from", "x.warc", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert "x.warc: damaged (" in ended.stderr
+    assert problem in ended.stderr
+    assert "; the other records are read" in ended.stderr
 
 
 def test_crawl_runs_over_an_archive_and_resumes(tmp_path: Path) -> None:

@@ -81,6 +81,8 @@ async def _create(folder: Path, settings: Settings, notify: Notify, warn: Notify
     """A new collection. Search engines are asked for seeds if none were given, before the folder is created."""
     _require_topic(folder, settings)
     checked = check_settings(settings)
+    for damage in checked.archives.problems if checked.archives else ():
+        warn(damage)
     if notice := default_engine_notice(settings):
         notify(notice)
     settings, found = await with_found_seeds(checked.settings, checked.archives)

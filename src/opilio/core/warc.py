@@ -27,7 +27,7 @@ _MAX_HEAD_BYTES = 64 << 10
 MAX_RECORD_BYTES = 256 << 20
 _HEADER_END = re.compile(rb"\r?\n\r?\n")  # RFC 9112, 2.2: some servers end lines without CR
 _STATUS = re.compile(rb"HTTP/\d(?:\.\d)? (\d{3})")
-_DAMAGED = "damaged"
+DAMAGED = "damaged"
 
 
 class ByteBuffer(Protocol):
@@ -134,7 +134,7 @@ def scan_records(data: ByteBuffer) -> Iterator[ScannedWarcRecord]:
             continue
         following = _find_next_member(data, position + 1)
         cut = "truncated" if following == len(data) else "unreadable"
-        yield ScannedWarcRecord(position, following - position, _DAMAGED, "", False, f"{cut} from byte {position}")
+        yield ScannedWarcRecord(position, following - position, DAMAGED, "", False, f"{cut} from byte {position}")
         position = following
 
 
@@ -174,7 +174,7 @@ def _scan_uncompressed(data: ByteBuffer) -> Iterator[ScannedWarcRecord]:
             yield _describe_record(data[position:end], position, end - position)
         else:
             end = _next_uncompressed(data, position)
-            yield ScannedWarcRecord(position, end - position, _DAMAGED, "", False, f"unreadable from byte {position}")
+            yield ScannedWarcRecord(position, end - position, DAMAGED, "", False, f"unreadable from byte {position}")
         while data[end : end + 2] == b"\r\n":
             end += 2
         position = end
@@ -220,7 +220,7 @@ def _describe_record(raw: bytes, offset: int, length: int) -> ScannedWarcRecord:
     except ValueError:
         url = _parse_fields(raw[:_MAX_HEAD_BYTES].partition(b"\r\n\r\n")[0]).get("warc-target-uri", "").strip("<>")
         return ScannedWarcRecord(
-            offset, length, _DAMAGED, url, False, f"record at byte {offset} is shorter than its Content-Length"
+            offset, length, DAMAGED, url, False, f"record at byte {offset} is shorter than its Content-Length"
         )
     if rest.strip(b"\r\n"):
         raise OfflineWebError("the file is not gzip per record; rewrite it with 'warcio recompress'")

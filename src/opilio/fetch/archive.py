@@ -18,6 +18,7 @@ from opilio.core.files import write_atomically
 from opilio.core.records import FetchResult, url_key
 from opilio.core.urls import canonicalize_url, host_of
 from opilio.core.warc import (
+    DAMAGED,
     ByteBuffer,
     ScannedWarcRecord,
     WarcRecord,
@@ -45,6 +46,7 @@ class _ArchiveIndex(msgspec.Struct, array_like=True):
     changed_ns: int
     urls: list[str] = []
     columns: list[bytes] = []
+    damage: list[str] = []  # of each part that can't be read, and of records that are not whole
 
 
 class ArchiveWeb:
@@ -56,6 +58,7 @@ class ArchiveWeb:
     def __init__(self, paths: Sequence[Path], cache: Path | None = None) -> None:
         self._buffers: list[ByteBuffer] = []
         self._numbers: dict[str, int] = {}
+        self.problems: list[str] = []  # a line for each archive that is damaged
         # Number of the buffer, offset and length of the record, time, status.
         self._columns = _new_columns()
         for path in _archive_files(paths):
@@ -116,6 +119,9 @@ class ArchiveWeb:
             _fill_index(known, buffers)
             if cache is not None and len(known.urls) >= _MIN_CACHED_RECORDS:
                 _save_index(_index_path(cache, path), known)
+        if known.damage:
+            more = f" and {len(known.damage) - 1} more" if len(known.damage) > 1 else ""
+            self.problems.append(f"{path}: damaged ({known.damage[0]}{more}); the other records are read")
         start, first = len(self._columns[0]), len(self._buffers)
         self._numbers.update(zip(known.urls, range(start, start + len(known.urls)), strict=True))
         for column, values in zip(self._columns, known.columns, strict=True):
@@ -192,6 +198,8 @@ def _fill_index(index: _ArchiveIndex, buffers: Sequence[ByteBuffer]) -> None:
     try:
         for number, buffer in enumerate(buffers):
             for record in scan_records(buffer):
+                if record.kind == DAMAGED:
+                    index.damage.append(record.detail)
                 if url := _response_url(record):
                     index.urls.append(url)
                     values = (number, record.offset, record.length, record.recorded_at, record.status)

@@ -116,8 +116,8 @@ def return_free_memory() -> None:
 def rare_collections() -> Iterator[None]:
     """While this is entered, Python's cyclic garbage collector runs rarely; for the process of the engine.
 
-    It took 7 % of this process's CPU time in a crawl of an archive. A page leaves 70 objects that stay, so the collector
-    runs every 140 pages instead of every 10: a cycle that holds a page's body is freed soon enough.
+    It took 7 % of this process's CPU time in a crawl of an archive. A page leaves 70 objects that stay, so the
+    collector runs every 140 pages instead of every 10: a cycle that holds a page's body is freed soon enough.
     """
     before = gc.get_threshold()
     gc.set_threshold(*_ENGINE_THRESHOLDS)
