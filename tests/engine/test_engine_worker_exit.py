@@ -7,14 +7,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
 
 from checks import busy_worker
+from checks.small_webs import PATIENCE_S
+from opilio.core.records import FetchResult, Lead
+from opilio.engine.analysis import PageAnalyzer
 from opilio.engine.workers import pool
-from opilio.engine.workers.pool import WorkerPool
+from opilio.engine.workers.pool import WorkerPool, WorkerStartError
 from opilio.engine.workers.process import start_with_signals_blocked
 
 TESTS = Path(__file__).parents[1]
@@ -64,6 +68,31 @@ def test_interrupted_start_of_a_worker_leaves_no_process(
 
     asyncio.run(begin())
     assert [process.exitcode for process in seen] == [-signal.SIGKILL]
+
+
+class EndsProcess:
+    """Ends the process that reads it."""
+
+    def __reduce__(self) -> tuple[Callable[[int], object], tuple[int]]:
+        return os._exit, (3,)
+
+
+def build_with(_: EndsProcess, __: bytes) -> PageAnalyzer:
+    raise AssertionError
+
+
+def test_worker_that_ends_before_it_has_read_everything_does_not_stop_the_engine() -> None:
+    """What a crawl has learnt is larger than the buffer of a pipe, so a blocking write to the worker would not end."""
+
+    async def run() -> None:
+        pool = WorkerPool(partial(build_with, EndsProcess(), bytes(1 << 20)), 1)
+        await pool.start()
+        lead = Lead(url="http://a.example/", key=1, host="a.example")
+        with pytest.raises(WorkerStartError):
+            await asyncio.wait_for(pool.analyze(lead, FetchResult(url=lead.url, status=200)), PATIENCE_S)
+        await pool.close()
+
+    asyncio.run(run())
 
 
 def test_pool_closes_at_once_while_its_workers_still_start() -> None:

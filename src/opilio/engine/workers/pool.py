@@ -30,6 +30,7 @@ from opilio.engine.workers.process import (
     analyze_response,
     decode_reply,
     describe_exit,
+    encode_builder,
     encode_message,
     is_timeout,
     return_large_blocks,
@@ -137,9 +138,12 @@ class _WorkerConnection(asyncio.Protocol):
         self.send(job, fetched.packed or fetched.body)
 
     def send(self, message: AnalysisJob | StateUpdate, body: bytes = b"") -> None:
+        self.write(*encode_message(message, body))
+
+    def write(self, *parts: bytes) -> None:
         # A transport that is closing would raise. Its jobs are submitted again when the loss is reported.
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.writelines(encode_message(message, body))
+            self._transport.writelines(parts)
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
@@ -197,7 +201,7 @@ class WorkerPool:
     """
 
     def __init__(self, build: Callable[[], PageAnalyzer], count: int, limits: AnalysisLimits | None = None) -> None:
-        self._build_analyzer = build
+        self._builder = encode_builder(build)
         self._count = count
         self._limits = limits or AnalysisLimits()
         self._workers: list[_WorkerConnection] = []
@@ -229,13 +233,14 @@ class WorkerPool:
         # Spawned, not forked: the parent has threads (name resolution) and sockets that a child must not share.
         context = multiprocessing.get_context("spawn")
         ours, theirs = socket.socketpair()
-        arguments = (self._build_analyzer, theirs, os.getpid(), self._limits)
+        arguments = (theirs, os.getpid(), self._limits)
         process = context.Process(target=run_worker, args=arguments, daemon=True)
         worker = _WorkerConnection(process, ours.dup(), self._on_worker_lost)
         try:
             with theirs:
                 start_with_signals_blocked(process)
             await asyncio.get_running_loop().create_connection(partial(_existing_protocol, worker), sock=ours)
+            worker.write(self._builder)
         except BaseException:
             # Interrupted: no other part knows this process yet.
             worker.kill()

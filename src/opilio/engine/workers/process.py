@@ -1,7 +1,7 @@
 """A worker process: how it starts and ends, its messages, its limits of time and memory, and its sandbox.
 
 Messages are length-prefixed msgpack over a socket pair, with the body of a page behind its message so that it is not
-copied. A reply of length 0 means that the worker is ready.
+copied. The first one is the function that makes the analyzer. A reply of length 0 means that the worker is ready.
 
 A worker parses foreign bytes with native libraries. If one of them has a flaw that runs code of a page, that code can
 read files and use the processor, but after `enter_sandbox` it can't write a file, open a connection, start a program or
@@ -12,7 +12,9 @@ on x86-64 only.
 import ctypes
 import errno
 import gc
+import io
 import os
+import pickle
 import platform
 import resource
 import signal
@@ -267,13 +269,40 @@ def encode_message(message: AnalysisJob | StateUpdate, body: bytes) -> tuple[byt
     return _MESSAGE_HEADER.pack(len(data), len(body)), data, body
 
 
-def run_worker(build: Callable[[], PageAnalyzer], channel: socket.socket, parent: int, limits: AnalysisLimits) -> None:
+def encode_builder(build: Callable[[], PageAnalyzer]) -> bytes:
+    """The first message to a worker: the function that makes its analyzer, with the topic and all that was learnt.
+
+    Not an argument of the process: multiprocessing writes those to a pipe while it starts one. More than 64 KB would
+    block the engine until the worker has imported its modules, and for ever if it ends before.
+    """
+    data = pickle.dumps(build)
+    return REPLY_HEADER.pack(len(data)) + data
+
+
+def _read_builder(stream: io.IOBase) -> Callable[[], PageAnalyzer] | None:
+    """The function that the engine sent; None if the engine has ended."""
+    header = stream.read(REPLY_HEADER.size)
+    if len(header) < REPLY_HEADER.size:
+        return None
+    (length,) = REPLY_HEADER.unpack(header)
+    data = stream.read(length)
+    if len(data) < length:
+        return None
+    build: Callable[[], PageAnalyzer] = pickle.loads(data)  # noqa: S301 - of the engine, which started this process
+    return build
+
+
+def run_worker(channel: socket.socket, parent: int, limits: AnalysisLimits) -> None:
     """Read a message, analyze the page, reply; end when the engine closes the channel."""
     die_with_parent(parent)
     for name in (signal.SIGPROF, signal.SIGALRM):
         signal.signal(name, signal.SIG_DFL)
     return_large_blocks()
     set_blas_threads(1)
+    stream = channel.makefile("rb", buffering=1 << 20)
+    build = _read_builder(stream)
+    if build is None:
+        return
     analyzer = build()
     return_free_memory()
     # What the analyzer holds stays until the end, and a page creates thousands of objects but hardly a cycle: with
@@ -283,7 +312,6 @@ def run_worker(build: Callable[[], PageAnalyzer], channel: socket.socket, parent
     limits.limit_memory()
     if limits.sandbox:
         enter_sandbox()
-    stream = channel.makefile("rb", buffering=1 << 20)
     with suppress(ConnectionError):
         channel.sendall(REPLY_HEADER.pack(0))
         while len(header := stream.read(_MESSAGE_HEADER.size)) == _MESSAGE_HEADER.size:
