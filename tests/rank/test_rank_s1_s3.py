@@ -250,3 +250,10 @@ def test_page_that_is_fetched_again_counts_once_with_its_new_relevance_s3_17() -
     parents.add(1, (0.6,), [7])
     assert parents.aggregate(7, (0.0,), "sum") == pytest.approx((1.0,))
     assert 8 not in parents.known  # no longer on page 1
+
+
+@pytest.mark.parametrize(("method", "expected"), [("sum", 0.7), ("mean", 0.35), ("max", 0.5), ("first", 0.5)])
+def test_page_of_an_older_version_has_no_values_of_genres(method: ParentAgg, expected: float) -> None:
+    parents = KnownParents()
+    parents.add(1, (0.5,), [7])
+    assert parents.aggregate(7, (0.2, 0.1, 0.3), method) == pytest.approx((expected, 0.1, 0.3))

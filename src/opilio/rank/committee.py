@@ -284,7 +284,9 @@ class CommitteeRanker:
         self._learners: dict[str, Learns] = {}
 
     def add_member(self, member: CommitteeMember) -> None:
-        """Add the opinions of a member."""
+        """Add the opinions of a member; ConfigError if one has not the name of a feature."""
+        if unknown := set(member.opinions) - set(DENSE_FIELDS):
+            raise ConfigError(f"rank.members: unknown feature '{min(unknown)}'; known: {', '.join(DENSE_FIELDS)}")
         self.opinions |= member.opinions
         self._learners |= member.learners
 
@@ -371,6 +373,7 @@ def committee_ranker(
     meaning: bool = True,
     tswt: bool = False,
     trained: str = "",
+    members: tuple[str, ...] = (),
     graph: str = "",
     model: str = "",
 ) -> Ranker:
@@ -397,8 +400,8 @@ def committee_ranker(
     if context.topic.genres:
         by_genre = TopicGenreRanker(topic, url_terms, context.genres)
         ranker.add_member(CommitteeMember({"genre": by_genre.genre_member_scores}))
-    for name, value in {"trained": trained, "galaxy": galaxy, "hints": hints, "tswt": tswt}.items():
-        if value:
-            kind: MemberKind = load_plugin(COMMITTEE_MEMBERS, name, f"rank.{name}")
-            ranker.add_member(kind.build(context))
+    wanted = {"trained": trained, "galaxy": galaxy, "hints": hints, "tswt": tswt}
+    for name in (*(name for name, value in wanted.items() if value), *members):
+        kind: MemberKind = load_plugin(COMMITTEE_MEMBERS, name, "rank.members")
+        ranker.add_member(kind.build(context))
     return ranker

@@ -94,12 +94,15 @@ class KnownParents:
         parents = self.known.get(key)
         if parents is None:
             return page
-        if method == "max":
-            return tuple(map(max, parents.largest, page))
         if method == "first":
-            return parents.first
-        total = tuple(map(float.__add__, parents.total, page))
-        return total if method == "sum" else tuple(value / (parents.count + 1) for value in total)
+            values = parents.first
+        elif method == "max":
+            values = tuple(map(max, parents.largest, page))
+        else:
+            count = 1 if method == "sum" else parents.count + 1
+            values = tuple(value / count for value in map(float.__add__, parents.total, page))
+        # Pages that an older version stored have no values of genres.
+        return (*values, *page[len(values) :])
 
 
 LinkTextKind = Literal["url", "anchor", "around"]
