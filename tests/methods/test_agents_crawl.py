@@ -453,9 +453,11 @@ def test_seed_waits_for_its_own_agent_when_another_finds_it_first(tmp_path: Path
     [
         ({"order": {"kind": "aging"}}, "order.kind = 'aging'"),
         ({"frontier": {"merge": "sum"}}, "frontier.merge = 'sum'"),
+        ({"engine": {"assembly": "agents"}}, "engine.assembly = 'agents': only for plug-ins; set agents.count"),
+        ({"engine": {"assembly": "agent"}}, r"engine.assembly = 'agent': unknown \(did you mean 'agents'\?\)"),
     ],
 )
-def test_order_that_agents_can_not_keep_is_refused(tmp_path: Path, more: Tree, message: str) -> None:
+def test_order_or_assembly_that_agents_can_not_keep_is_refused(tmp_path: Path, more: Tree, message: str) -> None:
     tree = {"strategy": "s3-agents", "topic": {"name": "birds"}, "seeds": {"urls": SEEDS}, **more}
     with pytest.raises(ConfigError, match=message):
         create_crawl(tmp_path / "c", resolve_settings(tree))

@@ -190,6 +190,7 @@ class EngineSettings(msgspec.Struct, kw_only=True):
     analysis_mb: Positive = 1024  # memory for one page in a worker
     html_library: HtmlLibrary = "turbohtml"  # builds the trees of HTML pages
     sandbox: bool = True  # workers can't write files, use the network or start programs
+    assembly: str = ""  # a plug-in that puts the crawl together; empty: Opilio's own
     # A host that its holder does not release is leased to another after this time; at most 60 in PostgreSQL.
     lease_s: Annotated[float, Meta(gt=0)] = 300.0
 

@@ -139,8 +139,8 @@ async def train_before_crawl(folder: Path, settings: Settings, notify: Notify) -
 
 async def _train_on_new_lists(place: Path, settings: Settings, size: int, notify: Notify) -> StartTraining:
     """Find, fetch and learn; UsageError where there is too little to learn from."""
-    if assembly_kind(settings.agents) != SINGLE_CRAWLER:
-        raise UsageError("a crawl by agents")
+    if assembly_kind(settings.engine, settings.agents) != SINGLE_CRAWLER:
+        raise UsageError("a crawl by agents or a plug-in")
     if settings.fetch.archives:
         raise UsageError("a crawl of archives")
     lists = await _find_seed_lists(settings, size)

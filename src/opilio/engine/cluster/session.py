@@ -311,5 +311,5 @@ def join_crawl(folder: Path, tree: Tree, warn: Warn) -> ClusterSession:
 
 def _refuse_agents(settings: Settings) -> None:
     """Agents share a frontier in memory, which workers on other machines have not."""
-    if assembly_kind(settings.agents) == AGENTS:
+    if assembly_kind(settings.engine, settings.agents) == AGENTS:
         raise ConfigError("agents: not available in PostgreSQL; leave out [agents], or use a folder")

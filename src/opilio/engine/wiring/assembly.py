@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from opilio.core.errors import ConfigError
 from opilio.core.protocols import (
     TOPIC_STATE,
     Frontier,
@@ -27,7 +28,7 @@ from opilio.core.protocols import (
 )
 from opilio.core.records import Page, Reading
 from opilio.core.registry import ASSEMBLIES, build_component, load_plugin
-from opilio.core.settings import AgentTeamSettings, Settings
+from opilio.core.settings import AgentTeamSettings, EngineSettings, Settings
 from opilio.dedup import fingerprint_terms, one_character_words, simhash64
 from opilio.engine.analysis import PageAnalyzer, PageFeatures, SharedParts, with_page_rules
 from opilio.engine.learning import NO_OWNER, LearnerGroup, Owner, restore_state
@@ -258,14 +259,17 @@ class SingleCrawler:
         return CrawlWriters(frontier, learning, build_boosted_scorer(settings, collection, parts))
 
 
-def assembly_kind(agents: AgentTeamSettings) -> str:
-    """The name of the assembly that the `[agents]` section asks for."""
-    return AGENTS if agents.count > 0 or agents.each else SINGLE_CRAWLER
+def assembly_kind(engine: EngineSettings, agents: AgentTeamSettings) -> str:
+    """The name of the assembly that the settings ask for: a plug-in, several agents, or one crawler."""
+    return engine.assembly or (AGENTS if agents.count > 0 or agents.each else SINGLE_CRAWLER)
 
 
 def crawl_assembly(settings: Settings) -> Assembly:
     """The assembly of a crawl."""
-    assembly: Assembly = load_plugin(ASSEMBLIES, assembly_kind(settings.agents))()
+    kind = assembly_kind(settings.engine, settings.agents)
+    if settings.engine.assembly in (AGENTS, SINGLE_CRAWLER):
+        raise ConfigError(f"engine.assembly = '{kind}': only for plug-ins; set agents.count for a crawl by agents")
+    assembly: Assembly = load_plugin(ASSEMBLIES, kind, "engine.assembly")()
     return assembly
 
 

@@ -9,10 +9,18 @@ import msgspec
 
 from opilio.core.errors import ConfigError
 from opilio.core.registry import DEFAULT_KINDS, complete_section
-from opilio.core.settings import KIND_SECTIONS, AgentTeamSettings, Settings, TopicSettings, Tree, merge_trees
+from opilio.core.settings import (
+    KIND_SECTIONS,
+    AgentTeamSettings,
+    EngineSettings,
+    Settings,
+    TopicSettings,
+    Tree,
+    merge_trees,
+)
 from opilio.core.urls import require_url
 from opilio.engine.revisit.candidates import POLICIES
-from opilio.engine.wiring.assembly import SINGLE_CRAWLER, assembly_kind, crawl_assembly
+from opilio.engine.wiring.assembly import AGENTS, SINGLE_CRAWLER, assembly_kind, crawl_assembly
 from opilio.engine.wiring.build import configured_seeds
 from opilio.engine.wiring.fetcher import build_identity, open_archives
 from opilio.engine.wiring.seed_engines import complete_engine
@@ -183,7 +191,13 @@ def _check_same_start(place: str, stored: Tree, tree: Tree) -> None:
 
 def _check_same_assembly(place: str, stored: Tree, settings: Settings) -> None:
     """Queued URLs belong to agents: a collection keeps them, or stays without."""
-    kind = assembly_kind(settings.agents)
-    if kind != assembly_kind(msgspec.convert(stored.get("agents", {}), AgentTeamSettings)):
+    kind = assembly_kind(settings.engine, settings.agents)
+    before = assembly_kind(
+        msgspec.convert(stored.get("engine", {}), EngineSettings),
+        msgspec.convert(stored.get("agents", {}), AgentTeamSettings),
+    )
+    if kind != before and {kind, before} != {AGENTS, SINGLE_CRAWLER}:
+        raise ConfigError(f"engine.assembly = '{kind}': {place} was started as '{before}'; choose another --into")
+    if kind != before:
         how = "by agents" if kind == SINGLE_CRAWLER else "without agents"
         raise ConfigError(f"agents.count: {place} was started {how} and can't change; choose another --into")

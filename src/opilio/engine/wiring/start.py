@@ -83,7 +83,7 @@ def committee_start_states(settings: Settings) -> dict[str, bytes]:
             f"rank.graph {options['graph']}: not used; set rank.hints=true, or choose --strategy s2-treasure"
         )
     for name in plugin_names(COMMITTEE_MEMBERS):
-        if options.get(name):
+        if options.get(name) or name in options.get("members", ()):
             member: MemberKind = load_plugin(COMMITTEE_MEMBERS, name)
             states |= member.start_states(settings)
     model = str(options.get("model", ""))

@@ -251,7 +251,7 @@ async def _replay_crawl(
 
 def _build_replay_frontier(settings: Settings, collection: Collection, url_filter: UrlFilter) -> Frontier:
     """The frontier in memory gives the same order in less time; agents need the one in the database, to share it."""
-    if assembly_kind(settings.agents) == SINGLE_CRAWLER:
+    if assembly_kind(settings.engine, settings.agents) == SINGLE_CRAWLER:
         return MemoryFrontier(build_frontier_policy(settings, collection, url_filter))
     return build_frontier(settings, collection, url_filter)
 
