@@ -10,7 +10,7 @@ import pytest
 from opilio.core.errors import OfflineWebError, ParseError
 from opilio.core.records import FetchResult, Page
 from opilio.lab.synthetic.plan import WebShape
-from opilio.lab.synthetic.planning import make_plan
+from opilio.lab.synthetic.plan_builder import make_plan
 from opilio.lab.webs import pages as lab_pages
 from opilio.lab.webs.labels import summarize_web
 from opilio.lab.webs.pages import CachedParser, ParsedPages, to_fetched

@@ -11,7 +11,7 @@ from opilio.core.errors import OfflineWebError
 from opilio.core.records import FetchResult
 from opilio.core.urls import canonicalize_url
 from opilio.lab.synthetic.plan import ARTICLE, REDIRECT, WebShape
-from opilio.lab.synthetic.planning import make_plan
+from opilio.lab.synthetic.plan_builder import make_plan
 from opilio.lab.synthetic.web import SyntheticWeb, topic_tables, trap_links, write_synthetic_web
 from opilio.lab.webs.labels import load_labels
 from opilio.lab.webs.pages import WebLinkGraph

@@ -37,7 +37,7 @@ from opilio.lab.synthetic.plan import (
     WebPlan,
     WebShape,
 )
-from opilio.lab.synthetic.planning import make_plan
+from opilio.lab.synthetic.plan_builder import make_plan
 from opilio.lab.synthetic.prose import GENRES, ProseGenerator, dress_article, load_word_lists, proper_name
 from opilio.lab.webs.pages import WebLinkGraph
 from opilio.lab.webs.resources import default_cache_folder
