@@ -246,6 +246,18 @@ def test_stream_sends_state_and_events_and_resumes(client: Client) -> None:
     assert int(following[1]) == int(number) + 1
 
 
+def test_stream_that_is_opened_later_has_the_newest_curve(tmp_path: Path) -> None:
+    """The parts of an earlier stream are shared, but not after nobody watched."""
+    with pages_of([crawled(tmp_path / "birds")], tmp_path) as client:
+        with stream(client, "/c/birds/live?parts=1") as messages:
+            before = next(parts for kind, _, parts in messages if kind == "parts")
+        assert "<title>label</title>" not in before["curve"]
+        client.post("/c/birds/label", {"url": "http://h0.example/0.html", "is": "irrelevant"})
+        with stream(client, "/c/birds/live?parts=1") as messages:
+            after = next(parts for kind, _, parts in messages if kind == "parts")
+        assert "<title>label</title>" in after["curve"]
+
+
 def test_header_and_tables_of_a_crawl_agree(client: Client) -> None:
     """What the tables do not list is a row of its own, and both read the same totals."""
     data = client.get("/c/birds.json").data

@@ -268,7 +268,7 @@ PAGES = (
 
 
 REFRESH_INTERVAL_S = 1.0
-SLOW_EVERY_N_REFRESHES = 3  # the queue and the curve cost more than the rest
+SLOW_REFRESH_INTERVAL_S = 3.0  # the queue and the curve cost more than the rest
 KEEPALIVE_INTERVAL_S = 15.0  # a comment keeps proxies from closing an idle stream
 MAX_STREAMS = 40
 MAX_EVENTS_PER_REFRESH = 100
@@ -293,16 +293,19 @@ class LiveFeed:
         self._name = name
         self._lock = asyncio.Lock()
         self._snapshot: dict[str, Any] = {}
-        self._refreshes = 0
         self._refreshed_at = 0.0
+        self._all_refreshed_at = 0.0  # with the queue and the curve
 
     async def snapshot(self, since: float) -> dict[str, Any]:
         """The newest status and parts, not older than `since`."""
         async with self._lock:
             now = self._context.clock.now()
             if not self._snapshot or self._refreshed_at < max(since, now - REFRESH_INTERVAL_S * 0.9):
-                self._snapshot = await run_in_threadpool(self._read, self._refreshes % SLOW_EVERY_N_REFRESHES == 0)
-                self._refreshes, self._refreshed_at = self._refreshes + 1, now
+                # Nobody may have watched for hours: the last curve must not replace that of a page just opened.
+                everything = self._all_refreshed_at < max(since, now - SLOW_REFRESH_INTERVAL_S * 0.9)
+                self._snapshot = await run_in_threadpool(self._read, everything)
+                self._refreshed_at = now
+                self._all_refreshed_at = now if everything else self._all_refreshed_at
             return self._snapshot
 
     def _read(self, everything: bool) -> dict[str, Any]:
