@@ -153,6 +153,15 @@ def test_label_is_learnt_and_reported(own: Client, tmp_path: Path) -> None:
     assert collection_status(tmp_path / "birds").relevant == own.get("/c/birds.json").data["status"]["relevant"]
 
 
+def test_message_of_a_label_has_no_urls(tmp_path: Path) -> None:
+    with pages_of([crawled(tmp_path / "birds", stop={"pages": 10})], tmp_path) as client:
+        result = client.post("/c/birds/label", {"url": [SEED], "is": "irrelevant"}).data
+    assert result["movers"][0]["url"].startswith("http://h")
+    assert re.fullmatch(
+        r"Labelled 1 page irrelevant; [^/]+ Model updated; \d+ queued URLs? rescored\.", result["message"]
+    )
+
+
 def test_several_pages_are_labelled_at_once(own: Client) -> None:
     urls = [row["url"] for row in own.get("/c/birds/pages.json").data["pages"][:3]]
     assert own.post("/c/birds/label", {"url": urls, "is": "irrelevant"}).data["verdicts_changed"] == 3
@@ -234,6 +243,18 @@ def test_crawl_that_was_launched_is_starting_until_it_runs(tmp_path: Path, monke
         served_collections._launches[folder.resolve()].process.wait(PATIENCE_S)
         assert client.get("/c/birds.json").data["status"]["state"] == "stopped"
         assert "The crawl did not start." in client.get("/c/birds").text
+
+
+def test_card_of_a_new_crawl_has_its_topic_as_title(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "COMMAND", (sys.executable, "-c", ""))
+    new = {"topic": "wrens and  other small birds", "seeds": "http://h0.example/", "do": "start"}
+    with pages_of([], tmp_path) as client:
+        for name in ("wrens-and-other-small-birds", "wrens-and-other-small-birds-2"):
+            assert client.post("/new", new).data["name"] == name
+            processes._launches[(tmp_path / name).resolve()].process.wait(PATIENCE_S)
+        titles = {card["name"]: card["title"] for card in client.get("/index.json").data["collections"]}
+    # Two cards do not have the same title.
+    assert titles == {"wrens-and-other-small-birds": "wrens and other small birds", "wrens-and-other-small-birds-2": ""}
 
 
 def test_collection_deleted_beside_the_server_is_not_listed(tmp_path: Path) -> None:

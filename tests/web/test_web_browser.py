@@ -241,6 +241,20 @@ def test_header_of_a_phone_is_one_row(browser: Browser, client: Client) -> None:
         expect(page.locator("#big-find")).to_be_visible()
 
 
+def test_long_name_of_a_collection_hides_nothing_on_a_phone(browser: Browser, birds: Path, tmp_path: Path) -> None:
+    name = "dinosaurs-and-other-prehistoric-reptiles"
+    with (
+        pages_of([birds, crawled(tmp_path / name, "breadth", stop={"pages": 5})], tmp_path) as client,
+        tab(browser, client.base, **MODES["phone"]) as one,
+    ):
+        page = one.go(f"/c/{name}")
+        assert page.locator(".sub-nav").first.evaluate("e => e.scrollWidth <= e.clientWidth")
+        one.go("/runs")
+        # A label that needs several lines makes its row higher.
+        tall = "all => all.filter(e => e.scrollHeight > e.clientHeight + 1).map(e => e.dataset.label)"
+        assert page.locator("table.cards td:visible").evaluate_all(tall) == []
+
+
 def test_pages_just_fetched_are_beside_the_curve_or_below_it(browser: Browser, client: Client) -> None:
     # In one step: the page replaces these parts when it updates itself.
     places = """() => [document.querySelector(".by-pages .chart").getBoundingClientRect().bottom,

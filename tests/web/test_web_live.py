@@ -172,6 +172,17 @@ def test_engines_are_asked_where_no_seeds_are_given(
     assert collection_status(folder).pages == 5
 
 
+def test_engine_that_fails_is_named_once_beside_the_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("TEST_SEARCH_KEY", "wrong")
+    with search_double(brave=["http://h0.example/0.html"]) as double, pages_of([], tmp_path) as client:
+        write_engine(tmp_path / "config", double.engine("brave"))
+        shown = client.form("/new", {"topic": "wrens", "do": "suggest"}, Accept="text/html").text
+    assert "No seeds were suggested: mine: " in shown
+    assert shown.count("Enter at least one URL to start from.") == 1
+
+
 def write_engine(config: Path, table: dict[str, object]) -> None:
     path = config / "opilio" / "engines.toml"
     path.parent.mkdir(parents=True)

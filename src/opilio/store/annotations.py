@@ -31,6 +31,7 @@ from opilio.store.pages import judged_page, page_url
 
 MAX_NAME_CHARS = 80  # of a tag, a list and a saved search
 MAX_NOTE_CHARS = 5_000
+MAX_TITLE_CHARS = 120
 _ADD_TAG = "INSERT INTO page_tag (key, tag, at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 _ADD_TO_LIST = """INSERT INTO list_page (list, key, place, at) VALUES (
     ?, ?, (SELECT coalesce(max(place), 0) + 1 FROM list_page WHERE list = ?), ?) ON CONFLICT DO NOTHING"""

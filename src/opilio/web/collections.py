@@ -209,7 +209,7 @@ class ServedCollections:
 
     def unused_folder(self, topic: str) -> Path:
         """A folder name for a new collection on a topic that does not exist yet."""
-        base = "-".join(slug(topic).split("-")[:6]) or "crawl"
+        base = folder_name(topic)
         folder, number = self.home / base, 2
         while collection_exists(folder) or folder.exists():
             folder, number = self.home / f"{base}-{number}", number + 1
@@ -218,6 +218,15 @@ class ServedCollections:
 
 class UnknownCollectionError(UsageError):
     """The URL names an unknown collection or page."""
+
+
+def folder_name(topic: str) -> str:
+    """The name of the folder of the first collection on a topic.
+
+    >>> folder_name("Wrens, and other small birds of the world")
+    'wrens-and-other-small-birds-of'
+    """
+    return "-".join(slug(topic).split("-")[:6]) or "crawl"
 
 
 def slug(text: str) -> str:

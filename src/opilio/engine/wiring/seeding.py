@@ -41,6 +41,7 @@ from opilio.text.languages import is_known_language, language_code
 
 MAX_API_RESPONSE_BYTES = 50 << 20  # a sitemap may have 50 MB
 OFF_TOPIC = "off topic"
+NO_SEED_MESSAGE = "no engine found a seed: "
 # Kinds that answer a query, named as examples in messages.
 EXAMPLE_ENGINE_KINDS = ("brave", "kagi", "mojeek", "marginalia", "mediawiki")
 
@@ -216,7 +217,7 @@ def no_results_message(found: FoundSeeds, request: SeedRequest) -> str:
     """Why there are no seeds, in one line."""
     failed = "; ".join(map(str, found.problems))
     if not found.voters:
-        return f"no engine found a seed: {failed or 'none knows a page on this topic'}"
+        return f"{NO_SEED_MESSAGE}{failed or 'none knows a page on this topic'}"
     among = {"any": "", "two": " that two of them name", "all": " that all of them name"}[request.agree]
     hint = "" if request.agree == "any" else "; --set seeds.agree=any accepts URLs that one names"
     also = f" ({failed})" if failed else ""

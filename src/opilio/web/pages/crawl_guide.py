@@ -16,7 +16,7 @@ import msgspec
 from opilio.core.errors import SeedError
 from opilio.core.settings import Settings
 from opilio.core.urls import host_of
-from opilio.engine.wiring.seeding import with_found_seeds
+from opilio.engine.wiring.seeding import NO_SEED_MESSAGE, with_found_seeds
 from opilio.judge.learned import LabelCalibration
 from opilio.manage.label import label_calibration
 from opilio.store.collection import Collection
@@ -54,7 +54,7 @@ def suggest(settings: Settings) -> Suggestions:
     try:
         found_settings, found = asyncio.run(with_found_seeds(settings))
     except SeedError as error:
-        reason = str(error).partition(";")[0].removeprefix("no engine brought a seed: ")
+        reason = str(error).partition(";")[0].removeprefix(NO_SEED_MESSAGE)
         return Suggestions(own=own, problems=(reason,))
     urls = tuple(found_settings.seeds.urls)
     known = {term for word in own for term in vocabulary.terms(word)}

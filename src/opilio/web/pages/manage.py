@@ -9,7 +9,14 @@ import msgspec
 
 from opilio.core.errors import UsageError
 from opilio.core.settings import Tree
-from opilio.store.annotations import MAX_NOTE_CHARS, CollectionCard, delete_collection, read_card, write_card
+from opilio.store.annotations import (
+    MAX_NOTE_CHARS,
+    MAX_TITLE_CHARS,
+    CollectionCard,
+    delete_collection,
+    read_card,
+    write_card,
+)
 from opilio.store.collection import load_settings
 from opilio.web.charts import harvest_curve
 from opilio.web.context import (
@@ -22,8 +29,6 @@ from opilio.web.context import (
     Param,
 )
 from opilio.web.stats import ACTIVE_STATES
-
-MAX_TITLE_CHARS = 120
 
 
 def show_manage(context: AppContext, request: PageRequest) -> PageView:

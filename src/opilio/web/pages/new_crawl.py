@@ -19,9 +19,10 @@ from opilio.engine.wiring.seeding import engine_hint, load_user_engines, with_de
 from opilio.engine.wiring.session import prepare_collection
 from opilio.engine.wiring.settings import CheckedSettings, canonicalize_seeds, check_settings
 from opilio.seeds.finder import FoundSeeds
+from opilio.store.annotations import MAX_TITLE_CHARS, CollectionCard, write_card
 from opilio.topic.setup import resolve_settings
 from opilio.web.auth import reject_local_settings
-from opilio.web.collections import ServedCollections, launch_crawl
+from opilio.web.collections import ServedCollections, folder_name, launch_crawl
 from opilio.web.context import (
     ActionResult,
     ActionRoute,
@@ -132,8 +133,12 @@ def check_new_crawl(tree: Tree, *, allow_local: bool = False) -> CheckedSettings
 def create_collection(collections: ServedCollections, checked: CheckedSettings) -> StartedCrawl:
     """Find seeds, create a collection in the home folder, start its crawl and serve it."""
     settings, found = asyncio.run(with_found_seeds(checked.settings, checked.archives))
-    folder = collections.unused_folder(settings.topic.name)
+    topic = settings.topic.name
+    folder = collections.unused_folder(topic)
     asyncio.run(create_and_launch(folder, checked.with_seeds_of(settings), found))
+    if folder.name == folder_name(topic):
+        # A second collection on the topic shows the name of its folder instead: cards must differ.
+        write_card(folder, CollectionCard(title=" ".join(topic.split())[:MAX_TITLE_CHARS]))
     return StartedCrawl(collections.add(folder), folder, len(settings.seeds.urls), found)
 
 

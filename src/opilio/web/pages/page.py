@@ -197,8 +197,7 @@ def describe_label_report(report: LabelReport, word: str) -> str:
     if not report.learns:
         return f"{first}. This strategy does not learn from labels; the queue is unchanged."
     moved = "no queued URL" if not report.moved else f"{report.moved} queued URL{'' if report.moved == 1 else 's'}"
-    movers = "".join(f" · {m.before:.2f} → {m.after:.2f} {m.url}" for m in report.top_moves[:3])
-    return f"{first}. Model updated; {moved} rescored{movers}"
+    return f"{first}. Model updated; {moved} rescored."
 
 
 PAGES = (
