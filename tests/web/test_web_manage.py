@@ -72,6 +72,22 @@ def test_deleted_collection_gives_its_name_free(client: Client, home: Path) -> N
     assert client.get("/index.json").data["collections"] == []
 
 
+def test_server_without_arguments_serves_the_collections_of_its_home(birds: Path, tmp_path: Path) -> None:
+    """A crawl that was started in the browser is there when the server is started again."""
+    crawled(tmp_path / "trees", "breadth", stop={"pages": 2})
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "crawl.db").write_bytes(b"not a database")
+    with pages_of([], tmp_path) as client:
+        problems = {card["name"]: card["problem"] for card in client.get("/index.json").data["collections"]}
+        assert client.get("/c/trees").status == 200
+    assert sorted(problems) == ["broken", "trees"]
+    assert problems["broken"]
+    assert problems["trees"] == ""
+    with pages_of([birds], tmp_path) as client:
+        assert [card["name"] for card in client.get("/index.json").data["collections"]] == ["birds"]
+
+
 def test_read_only_server_changes_nothing(home: Path) -> None:
     with pages_of([home / "birds"], home, read_only=True) as client:
         answer = client.post("/c/birds/manage", {"do": "delete", "confirm": "birds"})

@@ -18,7 +18,7 @@ _FoldersArgument = Annotated[
     list[Path] | None,
     typer.Argument(
         metavar="[DIR]...",
-        help="Collections to serve.",
+        help="Collections to serve; default: those in --home.",
         show_default=False,
         autocompletion=complete_collections,
         parser=parse_place,

@@ -29,7 +29,7 @@ from opilio.search.indexer import count_unindexed, update_index
 from opilio.search.results import IndexProgress
 from opilio.search.searcher import Searcher
 from opilio.store.collection import check_collection, collection_exists
-from opilio.store.connection import has_writer
+from opilio.store.connection import DATABASE, has_writer
 
 POLL_INTERVAL_S = 2.0
 # Moderate: beside a crawl the CPU share is limited anyway, and without one it should finish on a busy machine.
@@ -155,8 +155,13 @@ class ServedCollections:
     """Collections by the names used in URLs. Invariant: a name keeps its folder until the collection is deleted."""
 
     def __init__(self, folders: Sequence[Path], home: Path) -> None:
+        """Without `folders`: the collections in the home folder, which an earlier server may have made."""
         self.home = home
         self._folders: dict[str, Path] = {}
+        if not folders:
+            # A damaged one is served too: its card names the problem.
+            for database in sorted(home.glob(f"*/{DATABASE}")):
+                self.add(database.parent)
         for folder in folders:
             check_collection(folder)
             self.add(folder)
