@@ -64,6 +64,22 @@ def test_tag_is_removed_and_a_list_renamed_and_deleted(client: Client) -> None:
     assert client.get("/c/birds/lists.json").data["lists"] == []
 
 
+def test_journalist_saves_a_search_and_finds_its_feed(client: Client) -> None:
+    with chromium() as browser, tab(browser, client.base) as one:
+        page = one.go("/search?q=wren&host=h0.example")
+        page.locator(".save-search summary").click()
+        page.fill("#save-name", "wrens")
+        page.locator(".save-search button").click()
+        saved = one.go("/c/birds/lists").locator("[data-row]", has_text="wrens")
+        expect(saved).to_contain_text("nothing new")
+        address = str(saved.get_by_role("link", name="RSS").get_attribute("href"))
+        saved.get_by_role("link", name="wrens").click()
+        expect(page.locator(".chips a", has_text="host: h0.example")).to_have_count(1)
+        assert page.input_value("#big-find") == "wren"
+        assert one.problems == []
+    assert client.get(address).headers["Content-Type"].startswith("application/rss+xml")
+
+
 def test_saved_search_counts_and_feeds_new_pages(client: Client, tmp_path: Path) -> None:
     client.post("/searches", {"do": "save", "search": "wrens", "q": "wren", "host": "h0.example"})
     (saved,) = client.get("/c/birds/lists.json").data["searches"]

@@ -174,6 +174,34 @@ def test_further_results_of_a_host_are_folded(client: Client) -> None:
     assert "more from" not in one_host
 
 
+def test_user_opens_the_folded_results_of_a_host(browser: Browser, client: Client) -> None:
+    with tab(browser, client.base) as one:
+        page = one.go("/search?q=wren&size=20")
+        more = page.locator(".more-of-host").first
+        expect(more.locator(".hit").first).to_be_hidden()
+        more.locator("summary").click()
+        expect(more.locator(".hit").first).to_be_visible()
+        host = (more.locator("summary").inner_text()).rpartition(" ")[2]
+        assert all(text.startswith(f"{host}/") for text in more.locator(".address").all_inner_texts())
+        # The numbers are those of the whole list.
+        numbers = [int(text) for text in page.locator(".hit .number").all_text_contents()]
+        assert sorted(numbers) == list(range(1, page.locator(".hit").count() + 1))
+
+
+@pytest.mark.parametrize("address", ["/search?q=wren", "/c/birds/pages", "/c/birds/host?host=h0.example"])
+def test_label_is_shown_after_a_reload(browser: Browser, fresh: Client, address: str) -> None:
+    with tab(browser, fresh.base) as one:
+        page = one.go(address)
+        row = page.locator("[data-row]", has=page.locator('button[value="irrelevant"]')).first
+        row.locator('button[value="irrelevant"]').click()
+        expect(row.locator("[data-verdict]")).to_have_text("not relevant")
+        fresh_row = one.go(f"{address}&relevant=no" if "pages" not in address else f"{address}?relevant=no")
+        pressed = fresh_row.locator('button[value="irrelevant"][aria-pressed="true"]')
+        expect(pressed).to_have_count(1)
+        fresh_row.locator('button[value="undo"]:visible').click()
+        expect(pressed).to_have_count(0)
+
+
 def test_message_of_a_label_does_not_move_the_page(browser: Browser, fresh: Client) -> None:
     with tab(browser, fresh.base) as one:
         page = one.go("/search?q=wren")

@@ -104,6 +104,26 @@ def test_original_is_shown_in_a_sandbox(client: Client) -> None:
         assert page.url.startswith(client.base)
 
 
+def test_reader_switches_versions_compares_them_and_labels_the_page(client: Client) -> None:
+    with chromium() as browser, tab(browser, client.base) as one:
+        page = one.go(f"/c/birds/copy?url={URL}")
+        expect(page.locator("article.reading")).to_contain_text("Edition 2")
+        page.locator(".versions a", has_text="Version 1").click()
+        expect(page.locator("article.reading")).to_contain_text("Edition 1")
+        page.locator(".versions a", has_text="Version 2").click()
+        page.locator(".tabs a", has_text="Changes").click()
+        expect(page.locator(".changes del")).to_contain_text("Edition 1")
+        expect(page.locator(".changes ins")).to_contain_text("Edition 2")
+        # The label is at the top, and the verdict follows it, also after a reload.
+        page.keyboard.press("-")
+        expect(page.locator("[data-verdict]")).to_have_text("not relevant")
+        page.reload()
+        expect(page.locator('button[value="irrelevant"]')).to_have_attribute("aria-pressed", "true")
+        page.locator('button[value="undo"]').click()
+        expect(page.locator("[data-verdict]")).to_have_text("relevant")
+        assert one.problems == []
+
+
 def test_page_links_its_copy_and_its_changes(client: Client, tmp_path: Path) -> None:
     shown = client.get(f"/c/birds/page?url={URL}", Accept="text/html").text
     assert f'href="/c/birds/copy?url={URL}"' in shown

@@ -96,6 +96,31 @@ def test_read_only_server_changes_nothing(home: Path) -> None:
     assert (home / "birds" / "crawl.db").exists()
 
 
+def test_user_compares_runs_and_sorts_cards(birds: Path, tmp_path: Path) -> None:
+    other = crawled(tmp_path / "apples", strategy="breadth", stop={"pages": 6})
+    with pages_of([birds, other], tmp_path) as client, chromium() as browser, tab(browser, client.base) as one:
+        page = one.go("/runs")
+        settings = page.get_by_role("region", name="Settings")
+        expect(settings.locator("tr", has_text="strategy").locator("td")).to_have_text(
+            ["strategy", "opilio", "breadth"]
+        )
+        few = settings.locator("tr").count()
+        assert page.locator("tr", has_text="birds").first.locator(".best-mark").count() > 0
+        page.get_by_role("link", name="Show all settings").click()
+        expect(page.get_by_role("heading", name="Settings", exact=True)).to_be_visible()
+        assert settings.locator("tr").count() > few
+        page.get_by_role("link", name="Only differences").click()
+        page.get_by_role("link", name="edit the note of apples").click()
+        page.fill("#m-notes", "a baseline")
+        page.click("button[value=save]")
+        expect(one.go("/runs").locator("tr", has_text="apples").first).to_contain_text("a baseline")
+        titles = one.go("/?sort=pages").locator(".card h3")
+        expect(titles).to_have_text(["birds", "apples"])
+        page.locator(".sorts a", has_text="name").click()
+        expect(titles).to_have_text(["apples", "birds"])
+        assert one.problems == []
+
+
 def test_runs_show_settings_that_differ_and_the_best_figures(birds: Path, tmp_path: Path) -> None:
     other = crawled(tmp_path / "small", strategy="breadth", stop={"pages": 6})
     with pages_of([birds, other], tmp_path) as client:

@@ -120,11 +120,13 @@ def test_server_without_collections_offers_the_demo(tmp_path: Path, monkeypatch:
         return started[0]
 
     monkeypatch.setattr(overview, "start_command", start)
-    with pages_of([], tmp_path) as client:
-        assert "Try the demo" in client.get("/", Accept="text/html").text
+    with pages_of([], tmp_path) as client, chromium() as browser, tab(browser, client.base) as one:
+        page = one.go("/")
         try:
-            assert client.post("/demo", {}).data["name"] == "demo"
-            assert client.get("/c/demo").status == 200
+            page.get_by_role("button", name="Try the demo").click()
+            page.wait_for_url("**/c/demo*")
+            expect(page.locator("[data-note]")).to_contain_text("The demo crawls a small web on this machine.")
+            expect(page.locator(".stream [data-id]").first).to_be_visible()
             assert client.post("/demo", {}).status == 400
         finally:
             started[0].terminate()

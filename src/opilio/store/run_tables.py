@@ -437,6 +437,12 @@ def current_label(db: Database, key: int, before: int = MAX_LABEL_ID) -> Current
     return None if row is None or row[0] == REMOVED_LABEL else CurrentLabel(bool(row[0]), bytes(row[1]))
 
 
+def label_name(db: Database, key: int) -> str:
+    """The current label of a page as users write it: relevant, irrelevant, or nothing."""
+    label = current_label(db, key) if has_table(db, "label") else None
+    return "" if label is None else "relevant" if label.relevant else "irrelevant"
+
+
 def has_label_after(db: Database, key: int, number: int) -> bool:
     return read_value(db, "SELECT 1 FROM label WHERE key = ? AND id > ? LIMIT 1", (key, number)) is not None
 

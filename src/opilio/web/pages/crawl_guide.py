@@ -21,12 +21,11 @@ from opilio.judge.learned import LabelCalibration
 from opilio.manage.label import label_calibration
 from opilio.store.collection import Collection
 from opilio.store.pages import JudgedPage, doubtful_pages, first_pages, judged_page, kept_scores
-from opilio.store.run_tables import has_table, labeled_keys
+from opilio.store.run_tables import has_table, label_name, labeled_keys
 from opilio.text.tokens import url_words
 from opilio.topic.setup import background_frequencies, background_idf, build_vocabulary
 from opilio.topic.topic import build_topic_table, make_topic
 from opilio.web.context import AppContext, PageRequest, PageRoute, PageView, Param
-from opilio.web.pages.page import page_label
 from opilio.web.sentences import verdict_sentence
 from opilio.web.stats import ACTIVE_STATES
 
@@ -112,7 +111,7 @@ def _trial_pages(collection: Collection) -> list[dict[str, Any]]:
     """In the order in which they were fetched, so that a new page does not move the others."""
     db = collection.connection
     found = [(one.key, judged_page(db, one.key)) for one in first_pages(db, TRIAL_PAGES)]
-    return [_trial_row(page, page_label(collection, key)) for key, page in found if page is not None]
+    return [_trial_row(page, label_name(db, key)) for key, page in found if page is not None]
 
 
 def _trial_row(page: JudgedPage, label: str) -> dict[str, Any]:

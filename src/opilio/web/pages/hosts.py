@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from starlette.responses import Response
 
+from opilio.core.records import url_key
 from opilio.engine.commands import load_host_rules
 from opilio.engine.politeness.robots import RobotsRules
 from opilio.frontier.sqlite.queries import (
@@ -23,6 +24,7 @@ from opilio.frontier.sqlite.queries import (
     state_counts,
 )
 from opilio.store.collection import Collection
+from opilio.store.run_tables import label_name
 from opilio.store.writer import stored_robots
 from opilio.web.collections import UnknownCollectionError
 from opilio.web.context import (
@@ -115,7 +117,10 @@ def show_host(context: AppContext, request: PageRequest) -> PageView:
                 {"reason": group.reason, "count": group.urls, "example": group.example}
                 for group in failure_groups(db, name, MAX_FAILURE_GROUPS)
             ],
-            "pages": [page._asdict() for page in pages_of_host(db, name, PAGES_PER_HOST_VIEW + 1, start)],
+            "pages": [
+                page._asdict() | {"label": label_name(db, url_key(page.url))}
+                for page in pages_of_host(db, name, PAGES_PER_HOST_VIEW + 1, start)
+            ],
             "queue": [url._asdict() | {"score": round(url.score, 4)} for url in queue_of_host(db, name, MAX_QUEUED)],
             "page": request.values["page"],
         }

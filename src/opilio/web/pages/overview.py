@@ -10,13 +10,14 @@ from typing import Any
 import msgspec
 
 from opilio.core.errors import CollectionError, UsageError
+from opilio.core.records import url_key
 from opilio.core.settings import Settings
 from opilio.core.urls import host_of
 from opilio.frontier.postgres.frontier import open_frontier
 from opilio.manage.status import agent_cards, list_agents
 from opilio.store.collection import Collection, collection_exists
 from opilio.store.pages import PAGE_SORTS, ListFilter, count_listed, list_pages
-from opilio.store.run_tables import EventFilter, SeedResult, newest_events, seed_results
+from opilio.store.run_tables import EventFilter, SeedResult, label_name, newest_events, seed_results
 from opilio.web.charts import harvest_curve, sparkline_path
 from opilio.web.collections import start_command
 from opilio.web.context import (
@@ -103,7 +104,8 @@ def show_pages(context: AppContext, request: PageRequest) -> PageView:
     with context.open(request.name) as collection:
         rows = list_pages(collection.connection, shown, size, (page - 1) * size)
         total = count_listed(collection.connection, shown)
-    found = [msgspec.structs.asdict(row) for row in rows]
+        labels = [label_name(collection.connection, url_key(row.url)) for row in rows]
+    found = [msgspec.structs.asdict(row) | {"label": label} for row, label in zip(rows, labels, strict=True)]
     data = {"pages": found, "total": total, "last": -(-total // size), "page": page, "values": wanted}
     return PageView(template="pages.html", data=data, title="Pages", table_key="pages")
 

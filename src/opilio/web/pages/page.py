@@ -19,7 +19,7 @@ from opilio.parse.html import HtmlParser
 from opilio.rank.link_scores import unpack
 from opilio.store.collection import Collection
 from opilio.store.pages import JudgedPage, copies_of, judged_page, page_description, page_details, record_position
-from opilio.store.run_tables import current_label, has_table, latest_state
+from opilio.store.run_tables import label_name, latest_state
 from opilio.store.versions import links_of
 from opilio.store.warc import RecordPosition, read_record
 from opilio.text.vocabulary import Vocabulary, term_id
@@ -87,7 +87,11 @@ def show_page(context: AppContext, request: PageRequest) -> PageView:
         raise UnknownCollectionError(f"{found.url[:300]}: unknown URL: not a seed, and no fetched page links to it")
     with context.open(request.name) as collection:
         key = url_key(found.url)
-        data = {"why": msgspec.to_builtins(found), "label": page_label(collection, key), **_stored(collection, key)}
+        data = {
+            "why": msgspec.to_builtins(found),
+            "label": label_name(collection.connection, key),
+            **_stored(collection, key),
+        }
         data |= page_annotations(collection, key)
     data["versions"], data["similar"], title = [], [], found.url
     if found.page is not None:
@@ -140,14 +144,6 @@ def _links(collection: Collection, key: int) -> list[dict[str, Any]]:
         }
         for at in best
     ]
-
-
-def page_label(collection: Collection, key: int) -> str:
-    """The current label of a page."""
-    if not has_table(collection.connection, "label"):
-        return ""
-    label = current_label(collection.connection, key)
-    return "" if label is None else "relevant" if label[0] else "irrelevant"
 
 
 def label_pages_action(context: AppContext, request: PageRequest) -> ActionResult:

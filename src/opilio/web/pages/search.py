@@ -7,6 +7,7 @@ import msgspec
 from opilio.core.errors import CollectionError, QueryError, UsageError
 from opilio.search.candidates import MAX_PAGE_SIZE
 from opilio.search.results import SORT_ORDERS, SearchFilters, SearchHit, SearchResults
+from opilio.store.run_tables import label_name
 from opilio.web.context import PAGE_PARAM, AppContext, PageRequest, PageRoute, PageView, Param
 from opilio.web.templating import MAX_TIME, format_day, url_of_format, url_with_query
 
@@ -46,7 +47,7 @@ def show_search(context: AppContext, request: PageRequest) -> PageView:
         "suggestion": results.suggestion,
         "notes": [*results.notes, *problems],
         "waiting": fresh.pages_behind,
-        "hits": (hits := [hit_data(hit) for hit in results.hits]),
+        "hits": (hits := [hit_data(hit) | {"label": label_of_hit(context, hit)} for hit in results.hits]),
         "_groups": _group_by_host(hits, (results.page - 1) * results.size),
         "_chips": _chips(values),
         "facets": _facets(results, values),
@@ -92,6 +93,12 @@ def hit_data(hit: SearchHit) -> dict[str, Any]:
     row |= {"title": str(hit.title), "snippet": str(hit.snippet)}
     row.pop("key")
     return row | {"_title": hit.title, "_snippet": hit.snippet}
+
+
+def label_of_hit(context: AppContext, hit: SearchHit) -> str:
+    """The user's label in the collection whose buttons are shown beside the hit."""
+    with context.open(hit.collections[0]) as collection:
+        return label_name(collection.connection, hit.key)
 
 
 def _group_by_host(hits: list[dict[str, Any]], before: int) -> list[dict[str, Any]]:

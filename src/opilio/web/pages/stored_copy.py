@@ -23,6 +23,7 @@ from opilio.parse.encoding import ContentKind, declared_encoding, detect_kind
 from opilio.parse.extract import extract_content
 from opilio.search.snippet import Highlighter, query_highlighter
 from opilio.store.collection import Collection
+from opilio.store.run_tables import label_name
 from opilio.store.versions import PageVersion, follow_moves, list_versions, read_stored_response
 from opilio.web.auth import POLICY
 from opilio.web.collections import UnknownCollectionError
@@ -70,6 +71,7 @@ def show_copy(context: AppContext, request: PageRequest) -> PageView:
             "views": VIEWS,
             "markdown": _content(fetched, markdown=True),
             "shown_as": _shown_as(fetched),
+            "label": label_name(collection.connection, url_key(found.version.url)),
         }
         marker = MatchMarker(query_highlighter(values["q"], found.version.language))
         data["_html"] = render_markdown_safely(data["markdown"], marker) if values["view"] == "text" else ""
