@@ -301,7 +301,7 @@ class LiveFeed:
         async with self._lock:
             now = self._context.clock.now()
             if not self._snapshot or self._refreshed_at < max(since, now - REFRESH_INTERVAL_S * 0.9):
-                # Nobody may have watched for hours: the last curve must not replace that of a page just opened.
+                # Without streams, the last curve may be hours old: it must not replace that of a page just opened.
                 everything = self._all_refreshed_at < max(since, now - SLOW_REFRESH_INTERVAL_S * 0.9)
                 self._snapshot = await run_in_threadpool(self._read, everything)
                 self._refreshed_at = now
