@@ -162,6 +162,25 @@ def test_message_of_a_label_has_no_urls(tmp_path: Path) -> None:
     )
 
 
+def test_label_counts_at_once_while_a_crawl_runs(tmp_path: Path) -> None:
+    folder = crawled(tmp_path / "birds", stop={"pages": 20})
+    collection = Collection.open_for_writing(folder)
+    try:
+        with pages_of([folder], tmp_path) as client:
+            before = client.get("/c/birds/review.json").data
+            first, second = [page["url"] for page in before["pages"] if page["relevant"]][:2]
+            done = client.post("/c/birds/label", {"url": first, "is": "relevant"}).data
+            assert (done["running"], done["verdicts"][0]["score"]) == (True, 1.0)
+            client.post("/c/birds/label", {"url": second, "is": "irrelevant"})
+            after = client.get("/c/birds/review.json").data["estimate"]
+            client.post("/c/birds/label", {"url": [first, second], "is": "undo"})
+            undone = client.get("/c/birds/review.json").data["estimate"]
+    finally:
+        collection.close()
+    assert (after["certain"], after["kept"]) == (before["estimate"]["certain"] + 1, before["estimate"]["kept"] - 1)
+    assert undone == before["estimate"]
+
+
 def test_several_pages_are_labelled_at_once(own: Client) -> None:
     urls = [row["url"] for row in own.get("/c/birds/pages.json").data["pages"][:3]]
     assert own.post("/c/birds/label", {"url": urls, "is": "irrelevant"}).data["verdicts_changed"] == 3
@@ -246,12 +265,14 @@ def test_crawl_that_was_launched_is_starting_until_it_runs(tmp_path: Path, monke
 
 
 def test_card_of_a_new_crawl_has_its_topic_as_title(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "COMMAND", (sys.executable, "-c", ""))
-    new = {"topic": "wrens and  other small birds", "seeds": "http://h0.example/", "do": "start"}
+    monkeypatch.setattr(served_collections, "COMMAND", (sys.executable, "-c", ""))
+    new = {"topic": "wrens and other small birds", "seeds": "http://h0.example/", "do": "start"}
     with pages_of([], tmp_path) as client:
         for name in ("wrens-and-other-small-birds", "wrens-and-other-small-birds-2"):
             assert client.post("/new", new).data["name"] == name
-            processes._launches[(tmp_path / name).resolve()].process.wait(PATIENCE_S)
+            served_collections._launches[(tmp_path / name).resolve()].process.wait(PATIENCE_S)
+        # The page of the crawl does not repeat the topic below its heading.
+        assert '<p class="muted">strategy ' in client.get("/c/wrens-and-other-small-birds", Accept="text/html").text
         titles = {card["name"]: card["title"] for card in client.get("/index.json").data["collections"]}
     # Two cards do not have the same title.
     assert titles == {"wrens-and-other-small-birds": "wrens and other small birds", "wrens-and-other-small-birds-2": ""}

@@ -277,6 +277,8 @@ def test_long_name_of_a_collection_hides_nothing_on_a_phone(browser: Browser, bi
     ):
         page = one.go(f"/c/{name}")
         assert page.locator(".sub-nav").first.evaluate("e => e.scrollWidth <= e.clientWidth")
+        one.go(f"/c/birds/copy?url={SEED}")
+        assert page.locator(".tabs").evaluate("e => e.scrollWidth <= e.clientWidth")
         one.go("/runs")
         # A label that needs several lines makes its row higher.
         tall = "all => all.filter(e => e.scrollHeight > e.clientHeight + 1).map(e => e.dataset.label)"

@@ -29,12 +29,14 @@ from opilio.store.pages import is_relevant, judged_page, page_host
 from opilio.store.run_tables import (
     LAST_APPLIED_META_KEY,
     REMOVED_LABEL,
+    LabelRow,
     append_command,
     commands_after,
     commands_named,
     copy_label,
     current_label,
     has_label_after,
+    has_table,
     labeled_keys,
     labeled_originals,
     labels_after,
@@ -410,6 +412,13 @@ def reapply_labels(collection: Collection, writer: CollectionWriter) -> None:
             writer.remove_label(key, LABEL_REASON)
         else:
             writer.set_label(key, label[0], _label_reason(label[0]))
+
+
+def pending_labels(collection: Collection) -> list[LabelRow]:
+    """The labels that a crawl has not applied yet, in their order."""
+    if not has_table(collection.connection, "label"):
+        return []
+    return labels_after(collection.connection, int(collection.meta(LAST_LABEL_META_KEY, "0")))
 
 
 def has_pending_label(collection: Collection, key: int) -> bool:

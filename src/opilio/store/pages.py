@@ -280,9 +280,9 @@ def doubtful_pages(db: Database, limit: int, middle: float = 0.5) -> list[Record
     return list(read_rows(db, RecordedPage, source, (middle, limit)))
 
 
-def kept_scores(db: Database) -> list[float]:
-    """The scores of all relevant pages that are not copies."""
-    return [float(score) for (score,) in db.execute("SELECT score FROM page WHERE relevant = 1 AND duplicate_of = 0")]
+def kept_scores(db: Database) -> dict[int, float]:
+    """The scores of all relevant pages that are not copies, by key."""
+    return dict(db.execute("SELECT key, score FROM page WHERE relevant = 1 AND duplicate_of = 0"))
 
 
 def newest_pages(db: Database, limit: int) -> list[JudgedPage]:

@@ -16,12 +16,13 @@ import msgspec
 from opilio.core.errors import SeedError
 from opilio.core.settings import Settings
 from opilio.core.urls import host_of
+from opilio.engine.commands import pending_labels
 from opilio.engine.wiring.seeding import NO_SEED_MESSAGE, with_found_seeds
 from opilio.judge.learned import LabelCalibration
 from opilio.manage.label import label_calibration
 from opilio.store.collection import Collection
 from opilio.store.pages import JudgedPage, doubtful_pages, first_pages, judged_page, kept_scores
-from opilio.store.run_tables import has_table, label_name, labeled_keys
+from opilio.store.run_tables import current_label, has_table, label_name, labeled_keys
 from opilio.text.tokens import url_words
 from opilio.topic.setup import background_frequencies, background_idf, build_vocabulary
 from opilio.topic.topic import build_topic_table, make_topic
@@ -159,12 +160,25 @@ def estimate_precision(scores: list[float], calibration: LabelCalibration | None
 def show_review(context: AppContext, request: PageRequest) -> PageView:
     with context.open(request.name) as collection:
         calibration = label_calibration(collection.connection)
-        estimate = estimate_precision(kept_scores(collection.connection), calibration)
+        estimate = estimate_precision(_kept_scores(collection), calibration)
         data = {
             "pages": _least_sure(collection, request.values["size"], calibration),
             "estimate": msgspec.to_builtins(estimate),
         }
     return PageView(template="review.html", data=data, title="Review", table_key="pages")
+
+
+def _kept_scores(collection: Collection) -> list[float]:
+    """The scores of the kept pages. A label counts at once, although a running crawl applies it later."""
+    db = collection.connection
+    scores = kept_scores(db)
+    for key in {row.key for row in pending_labels(collection)}:
+        label = current_label(db, key)
+        if label is not None and label.relevant:
+            scores[key] = 1.0
+        elif label is not None:
+            scores.pop(key, None)
+    return list(scores.values())
 
 
 def _least_sure(collection: Collection, size: int, calibration: LabelCalibration | None) -> list[dict[str, Any]]:

@@ -175,7 +175,7 @@ def _verdicts(context: AppContext, request: PageRequest) -> list[dict[str, Any]]
 
 def _verdict(page: JudgedPage, label: bool | None) -> dict[str, Any]:
     relevant = page.relevant if label is None else label
-    score = round(page.score, 4) if page.relevant == relevant else float(relevant)
+    score = round(page.score, 4) if label is None else float(relevant)
     reasons = page.decoded_reasons if label is None else (Reason(LABEL_REASON, float(relevant)),)
     return {"url": page.url, "relevant": relevant, "score": score, "reason": verdict_sentence(relevant, reasons)}
 
