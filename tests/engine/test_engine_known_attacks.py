@@ -154,6 +154,22 @@ def test_rule_that_is_cut_allows_nothing(tmp_path: Path) -> None:  # F13
     assert "/private/x" not in [entry.target for entry in log]
 
 
+def test_double_byte_order_mark_does_not_hide_the_first_group(tmp_path: Path) -> None:  # F13
+    web = {
+        f"{ROOT}robots.txt": robots("\ufeff\ufeffUser-agent: *\nDisallow: /private\n"),
+        ROOT: page(BIRDS, ["/private/x"]),
+        f"{ROOT}private/x": page(f"{BIRDS} private"),
+    }
+    log, _ = crawl(tmp_path / "c", web)
+    assert "/private/x" not in [entry.target for entry in log]
+
+
+def test_host_with_a_very_large_robots_txt_is_crawled(tmp_path: Path) -> None:  # F13
+    rules = robots("User-agent: *\nDisallow: /private\n" + "# wren\n" * 700_000)
+    log, _ = crawl(tmp_path / "c", {f"{ROOT}robots.txt": rules, ROOT: page(BIRDS)})
+    assert "/" in [entry.target for entry in log]
+
+
 def test_capital_sharp_s_leads_to_the_same_host(tmp_path: Path) -> None:  # F14
     log, _ = crawl(tmp_path / "c", {ROOT: page(BIRDS, ["http://stra\u1e9ee.example/", "http://stra\u00dfe.example/x"])})
     assert hosts(log) == {"a.example", "xn--strae-oqa.example"}

@@ -23,6 +23,7 @@ import pytest
 
 import opilio
 from opilio.parse.documents.pdf import LinkPlacement, PageLink
+from opilio.text.tokens import tokenize_bytes
 
 TOO_STEEP = 9.0  # between linear (4) and quadratic (16)
 LENGTH = 12_000
@@ -226,3 +227,12 @@ def test_placing_the_links_of_a_pdf_takes_linear_time() -> None:
         return LinkPlacement(links).place("a" * length)
 
     assert growth(place, int) < TOO_STEEP
+
+
+def test_folding_a_text_of_many_different_characters_takes_linear_time() -> None:
+    """Private characters, each of which becomes a space."""
+
+    def text(length: int) -> str:
+        return "".join(chr(0xF0000 + number) for number in range(length))
+
+    assert growth(tokenize_bytes, text) < TOO_STEEP

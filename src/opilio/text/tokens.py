@@ -135,6 +135,8 @@ _APOSTROPHES = "\u2019\u02bc\u2018\uff07\u201b`\u00b4"
 _CONTRACTION = re.compile(rb"'(?:(?:s|t|d|m|ll|re|ve)(?![0-9a-z\x80-\xff]))?")
 # More distinct characters to change than this: lower() first is cheaper than that many replaces (measured)
 _MAX_REPLACED_CHARS = 24
+# One pass of `translate` takes as long as this many of `replace` (measured)
+_MAX_PASSES = 400
 # From here on a NumPy array finds distinct characters faster than a set of strings
 _MIN_CHARS_FOR_NUMPY = 500
 
@@ -218,8 +220,12 @@ def _fold_non_ascii(text: str) -> tuple[str, bool]:
         text = text.lower().replace("i\u0307", "i")
         lowered = set("".join(distinct).lower())
         changed = {char: folded_char for char in lowered if char > "\x7f" and (folded_char := _fold_char(char)) != char}
-    for char, folded_char in changed.items():
-        text = text.replace(char, folded_char)
+    if len(changed) > _MAX_PASSES:
+        # One pass for each would take quadratic time: a page may have 100,000 different characters.
+        text = text.translate({ord(char): folded_char for char, folded_char in changed.items()})
+    else:
+        for char, folded_char in changed.items():
+            text = text.replace(char, folded_char)
     return text, UNSPACED_SCRIPTS.search("".join((*distinct, *changed.values()))) is not None
 
 
