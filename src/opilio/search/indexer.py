@@ -44,7 +44,7 @@ from opilio.search.manifest import IndexManifest, ManifestEntry, store_meanings
 from opilio.search.meaning import page_vectors
 from opilio.search.results import FOREVER, IndexDocument, IndexProgress
 from opilio.search.schema import document_id, to_engine_document
-from opilio.store.collection import Collection, check_collection, open_readonly
+from opilio.store.collection import Collection, open_readonly
 from opilio.store.connection import has_writer
 from opilio.store.run_tables import INDEX_ALIAS_KEY, INDEX_SERVER_KEY
 from opilio.store.seal import read_seal, remove_seal, write_seal
@@ -131,7 +131,6 @@ def update_index(folder: Path, limit: int = 0) -> IndexProgress:
 
     A damaged index is rebuilt; an index that can't be written stays as it is.
     """
-    check_collection(folder)
     # The collection is opened once more under the lock: marks that were read before it may be older than the index.
     if (remote := remote_index(folder)) is not None:
         return remote.update_indexes()
@@ -245,7 +244,6 @@ def _indexed_seq(place: Path, dropped: int) -> int:
 
 def rebuild_index(folder: Path) -> IndexProgress:
     """Delete the index and build it again."""
-    check_collection(folder)
     if (remote := remote_index(folder)) is not None:
         return remote.rebuild()
     with index_write_lock(folder) as locked:
