@@ -1,6 +1,7 @@
 """`crawl --revisit`, `--continuous` and `history` as the user runs them."""
 
 import signal
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from checks.small_webs import (
@@ -27,6 +28,10 @@ def test_revisit_ends_by_itself_when_nothing_is_due(tmp_path: Path) -> None:
         done = opilio("crawl", *flags(tree), "--into", tmp_path / "c", "--revisit")
     assert done.returncode == 0
     assert "0 pages were due for a revisit\n" in done.stdout
+    tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+    # Four pages in a week: one after 42 hours.
+    next_at = done.stdout.partition("stopped: all due pages revisited; the next is due at ")[2].strip()
+    assert tomorrow < next_at < (datetime.now(UTC) + timedelta(days=7)).isoformat()
 
 
 def test_new_collection_is_crawled_as_ever_when_there_is_nothing_to_look_at(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from math import inf
 import msgspec
 import numpy as np
 
+from opilio.core.clock import DAY_S, format_iso_time
 from opilio.core.protocols import Database, Fetcher, Frontier
 from opilio.core.records import FetchResult, Lead, Outcome, SitemapEntry, Tier, url_key
 from opilio.core.settings import RevisitSettings, Settings
@@ -31,6 +32,7 @@ BUDGET_META_KEY = "revisit_budget"  # in `meta`: revisits to spend, and when tha
 MIN_PLAN_BATCH = 32
 PROBE_URGENCY = 3.0  # a host's probe goes before its revisits
 ALL_REVISITED_REASON = "all due pages revisited"
+_MAX_SHOWN_WAIT_S = 100 * 365 * DAY_S  # dates end with the year 9999
 
 
 class RevisitScheduler:
@@ -147,7 +149,11 @@ class RevisitScheduler:
             return ""
         wakes_at = self.next_due_at(now)
         due = wakes_at is not None and wakes_at <= now
-        return "" if due or self._new_urls_owed() else ALL_REVISITED_REASON
+        if due or self._new_urls_owed():
+            return ""
+        if wakes_at is None or wakes_at - now > _MAX_SHOWN_WAIT_S:
+            return ALL_REVISITED_REASON
+        return f"{ALL_REVISITED_REASON}; the next is due at {format_iso_time(wakes_at)}"
 
     def _new_urls_owed(self) -> bool:
         """Whether new URLs got less than their share of this run's fetches."""
