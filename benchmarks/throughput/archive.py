@@ -4,7 +4,7 @@ python benchmarks/throughput/archive.py                                  strateg
 python benchmarks/throughput/archive.py --strategy breadth --set engine.workers=0
 python benchmarks/throughput/archive.py --archive web.warc.gz --pages 2500     pages of another archive
 
-The whole command is measured, from start to exit, and a crawl of 40 pages for the cost of starting. From the CPU time
+The whole command is measured, from start to exit, and a crawl of 400 pages for the cost of starting. From the CPU time
 of the engine process and of the workers follows how many pages per second a machine with more cores can crawl.
 """
 
@@ -26,7 +26,7 @@ from opilio.store.warc import info_record, response_record
 
 TOPIC = "database queries, indexes and transactions"
 RECORDED_AT = 1_700_000_000.0
-START_PAGES = 40
+START_PAGES = 400  # a shorter crawl ends before the last worker has started
 CORES = (2, 4, 8, 16)
 # Runs the command and writes the CPU seconds of its process and of its workers into a file.
 COUNT_CPU = """
