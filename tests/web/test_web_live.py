@@ -246,6 +246,20 @@ def test_results_appear_when_pages_are_indexed_beside_a_crawl(browser: Browser, 
         collection.close()
 
 
+def test_subtopics_appear_when_pages_are_indexed(browser: Browser, tmp_path: Path) -> None:
+    folder = crawled(tmp_path / "birds", stop={"pages": 5})
+    collection = Collection.open_for_writing(folder)
+    try:
+        with pages_of([folder], tmp_path) as client, tab(browser, client.base) as one:
+            page = one.go("/c/birds/subtopics")
+            expect(page.locator("[data-waiting]")).to_contain_text("5 pages not indexed yet")
+            # Without a reload by the user. Five pages have no subtopics.
+            expect(page.locator(".empty")).to_contain_text("at least twelve", timeout=4 * WAIT_MS)
+            assert one.problems == []
+    finally:
+        collection.close()
+
+
 def test_stream_sends_state_and_events_and_resumes(client: Client) -> None:
     with stream(client, "/c/birds/live") as messages:
         kind, _, status = next(messages)

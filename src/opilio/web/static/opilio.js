@@ -198,14 +198,14 @@ async function followTrial() {
   followTrial();
 }
 
-// A search before its pages are indexed: the results are shown as soon as there are some.
+// A search, or subtopics, before the pages are indexed: the results are shown as soon as there are some.
 async function followIndex(tries = 0) {
   const field = one("#big-find");
   if (!one("[data-waiting]") || tries >= MAX_WAITS) return;
   await new Promise((resolve) => { setTimeout(resolve, 2000); });
   const answer = await fetch(location.href, { headers: { Accept: "text/html" } }).catch(() => null);
   const waits = !answer?.ok || one("[data-waiting]", new DOMParser().parseFromString(await answer.text(), "text/html"));
-  if (waits || field.value !== field.defaultValue) followIndex(tries + 1);
+  if (waits || field && field.value !== field.defaultValue) followIndex(tries + 1);
   else location.reload();
 }
 
