@@ -18,6 +18,7 @@ from checks.browsing import WAIT_MS, chromium, tab
 from checks.page_server import Client, mixed_web, pages_of
 from checks.search_doubles import KEY, search_double
 from checks.small_webs import served
+from opilio.core.strategies import strategy_names
 from opilio.manage.verify import verify
 from opilio.web import collections as served_collections
 from opilio.web.pages import overview
@@ -109,6 +110,21 @@ def _walk(client: Client, form: str, folder: Path) -> None:
     assert sum("wren" not in page["text"] for page in pages) <= 1
     assert verify(folder / "home" / "wrens-and-other-small-birds") == []
     assert newcomer.clicks == listed_clicks()
+
+
+def test_strategies_are_folded_and_explained_in_one_line_each(tmp_path: Path) -> None:
+    with pages_of([], tmp_path) as client, chromium() as browser, tab(browser, client.base) as one:
+        page = one.go("/new?all=1")
+        rows = page.locator(".strategies label")
+        expect(rows.first).to_be_hidden()
+        page.locator("summary", has_text="Strategy: opilio").click()
+        expect(rows.first).to_be_visible()
+        assert rows.locator("b").all_inner_texts() == sorted(
+            strategy_names(), key=lambda name: (name != "opilio", name)
+        )
+        assert min(len(text.split()) for text in rows.locator(".muted").all_inner_texts()) > 2
+        page.get_by_role("radio", name="breadth").check()
+        assert one.problems == []
 
 
 @pytest.mark.slow
