@@ -13,10 +13,13 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from checks.hostile_site import Behaviour, Request, answer, site
 from checks.small_webs import BIRDS, PATIENCE_S, rows, stored
 from opilio.core.errors import ConfigError
+from opilio.core.records import FetchResult
 from opilio.core.settings import Tree
 from opilio.engine.wiring.session import create_crawl
 from opilio.fetch.identity import Credentials, RequestSigner
 from opilio.manage.why import explain_empty_crawl
+from opilio.parse.html import HtmlParser
+from opilio.parse.page_state import find_wall, refused_by_challenge
 from opilio.topic.setup import resolve_settings
 
 FORM = b"<p>We use cookies.</p>"
@@ -172,6 +175,66 @@ def test_walls_are_recognized_and_not_stored(tmp_path: Path) -> None:
     for path, (_, reason) in WALLS.items():
         found = rows(tmp_path / "c", "SELECT reason FROM frontier_url WHERE url = ?", f"http://a.example{path}")
         assert (found[0][0] or "") == reason, path
+
+
+@pytest.mark.parametrize(
+    ("title", "text"),
+    [
+        ("Attention Required! | Cloudflare", "Sorry, you have been blocked. Cloudflare Ray ID: 1"),
+        ("Checking your browser before accessing a.example", "DDoS protection"),
+        ("One more step", "Complete the security check to access a.example. Why do I have to complete a CAPTCHA?"),
+        ("Security check", "Are you a robot?"),
+        ("Access Denied", "You don't have permission to access this server. Reference #18.1"),
+        ("Sucuri WebSite Firewall - Access Denied", "Your request was blocked."),
+        ("Access to this page has been denied", "Press & Hold to confirm you are a human (and not a bot)."),
+        ("Pardon Our Interruption", "Something about your browser made us think you were a bot."),
+        ("Are you a robot?", "Tick the box."),
+        ("Verifying you are human. This may take a few seconds.", ""),
+        ("Human Verification", ""),
+        ("Checking that you are not a bot", ""),
+        ("Please wait...", "We are checking your browser."),
+        ("Nur einen Moment…", "Die Sicherheit der Verbindung wird überprüft."),
+        ("Un instant…", "Vérification de la connexion"),
+        ("Un momento…", "Ray ID: 1"),
+        ("Een moment geduld…", "Ray ID: 1"),
+        ("百度安全验证", ""),
+        ("しばらくお待ちください...", "Ray ID: 1"),
+    ],
+)
+def test_titles_of_challenges_are_recognized_with_their_text_only(title: str, text: str) -> None:
+    assert wall_of(f"<title>{title}</title><p>{text}") == f"challenge {title}"[: len("challenge ") + 80]
+    # Without what a challenge says of itself, and among the links of a site's menu, it is a page.
+    if text:
+        assert "challenge" not in wall_of(f"<title>{title}</title><p>{text}{'<a href=/x>x</a>' * 21}")
+
+
+@pytest.mark.parametrize(
+    ("mark", "service"),
+    [
+        ("<script>window._cf_chl_opt={}</script>", "Cloudflare"),
+        ("<script src=/cdn-cgi/challenge-platform/h/g/orchestrate/chl_page/v1></script>", "Cloudflare"),
+        ("<iframe src=https://geo.captcha-delivery.com/captcha/></iframe>", "DataDome"),
+        ("<iframe src=/_Incapsula_Resource?SWUDNSAI=31></iframe>", "Imperva"),
+        ("Request unsuccessful. Incapsula incident ID: 1", "Imperva"),
+        ("<div id=px-captcha></div>", "HUMAN"),
+        ("<script src=/.within.website/x/cmd/anubis/main.mjs></script>", "Anubis"),
+        ("<form action=/errors/validateCaptcha></form>", "Amazon"),
+    ],
+)
+def test_services_are_named_by_what_their_challenges_load(mark: str, service: str) -> None:
+    assert wall_of(f"<title>a.example</title><p>Show that you are no robot. {mark}") == f"challenge {service}"
+    refused = FetchResult(url="http://a.example/", status=403, body=mark.encode())
+    failure = refused_by_challenge(refused)
+    assert failure is not None
+    assert failure.detail == f"{service}, status 403"
+
+
+def wall_of(html: str) -> str:
+    """What keeps the page of a response with status 200 from being stored; empty for nothing."""
+    headers = (("Content-Type", "text/html; charset=utf-8"),)
+    fetched = FetchResult(url="http://a.example/", status=200, headers=headers, body=html.encode())
+    wall = find_wall(HtmlParser().parse(fetched), fetched)
+    return f"{wall.kind} {wall.detail}" if wall else ""
 
 
 def test_links_of_headers_are_followed(tmp_path: Path) -> None:

@@ -54,7 +54,8 @@ _TITLE_SEPARATORS = re.compile(" ?[|·•»] ?| [-–—/] ")
 _CHALLENGE = re.compile(
     r"(?:just a moment|attention required|checking your browser(?: before .*)?|one more step"
     r"|(?:vercel )?security check(?:point)?|access (?:to this page has been )?denied|pardon our interruption"
-    r"|are you (?:a )?(?:robot|human)|verify(?:ing)? (?:that )?you are (?:a )?human|(?:human|browser) verification"
+    r"|are you (?:a )?(?:robot|human)|verify(?:ing)? (?:that )?you are (?:a )?human(?:\. .{0,60})?"
+    r"|(?:human|browser) verification"
     r"|robot check|making sure you.{1,8}re not a bot|checking (?:that )?you are not a bot|client challenge|please wait"
     r"|ddos-guard|nur einen moment|un (?:instant|momento)|een moment geduld|百度安全验证|しばらくお待ちください)\W*",
     re.IGNORECASE,
