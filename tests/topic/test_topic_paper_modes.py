@@ -11,6 +11,7 @@ from checks.small_webs import rows
 from opilio.core.clock import VirtualClock
 from opilio.core.strategies import strategy_names
 from opilio.engine.wiring.settings import complete_settings
+from opilio.engine.wiring.topic import build_initial_topic, build_topic
 from opilio.topic.setup import resolve_settings
 
 SITE = "http://a.example/"
@@ -129,6 +130,30 @@ def test_all_known_parents_count_in_s3_and_the_one_source_elsewhere_x_11_s3_17(t
         scores[how] = queued(tmp_path / how, "shared")
     parents = sorted(verdict(tmp_path / "sum", path)[0] for path in ("seed", "birds"))
     assert scores["sum"] - scores["max"] == pytest.approx(parents[0], abs=1e-4)  # sum of both, against the better one
+
+
+@pytest.mark.parametrize(("weight", "relevant"), [(0, False), (1, False), (6, True)])
+def test_title_counts_as_often_as_set_and_once_in_s0(tmp_path: Path, weight: int, relevant: bool) -> None:
+    web = {"seed": f"<title>wrens</title><p>{OTHER}</p>"}
+    topic = {"name": "wrens", "keywords": ["wren"]}
+    assert complete_settings(resolve_settings({"strategy": "s0"})).topic.title_weight == 1
+    judge = {"norm": "page", "threshold": 0.6, "threshold_words": 0}
+    crawled(tmp_path / "c", "s0", web, topic=topic | {"title_weight": weight}, judge=judge)
+    score, accepted = verdict(tmp_path / "c", "seed")
+    assert (score > 0.0, accepted) == (weight > 0, relevant)
+
+
+@pytest.mark.parametrize(("weight", "changes"), [(0.0, False), (0.5, True)])
+def test_name_changes_a_given_table_only_by_its_weight_which_is_0_in_s0(weight: float, changes: bool) -> None:
+    assert complete_settings(resolve_settings({"strategy": "s0"})).topic.name_weight == 0.0
+    tables = []
+    for name in ("wrens", "hedges and lakes"):
+        topic = {"name": name, "keywords": {"wren": 1.0, "nest": 0.5}, "name_weight": weight}
+        settings = complete_settings(resolve_settings({"strategy": "s0", "topic": topic}))
+        tables.append(build_initial_topic(settings, build_topic(settings)).table.weights)
+    assert (tables[0] != tables[1]) is changes
+    if not changes:
+        assert tables[0] == {"wren": 1.0, "nest": 0.5}
 
 
 @pytest.mark.parametrize("mode", [*PAPERS, *OTHERS])
