@@ -231,13 +231,18 @@ class SimulatedProcess:
         """Nothing is open."""
 
 
+def _not_called() -> PageAnalyzer:
+    """What a real worker calls. A simulated one uses the engine's analyzer; only a function of a module is sent."""
+    raise NotImplementedError
+
+
 class SimulatedPool(WorkerPool):
     """The engine's pool over simulated processes. The analyzer is the engine's own."""
 
     def __init__(
         self, analyzer: PageAnalyzer, workers: int, rng: random.Random, death_rate: float, step: Callable[[str], None]
     ) -> None:
-        super().__init__(lambda: analyzer, workers)
+        super().__init__(_not_called, workers)
         self.analyzer = analyzer
         self.rng = rng
         self.death_rate = death_rate
