@@ -13,6 +13,7 @@ from opilio.core.urls import host_of
 from opilio.engine.commit import BatchCommitter
 from opilio.engine.loop import Engine
 from opilio.engine.politeness.robots import RobotsRules
+from opilio.engine.workers.pool import MAX_WAITING_PER_WORKER
 from opilio.frontier.schema import DONE, FAILED
 from opilio.manage.verify import verify
 from opilio.store import seal
@@ -27,9 +28,9 @@ def step_problems(engine: Engine, connections: int, pool: SimulatedPool | None) 
         yield f"{len(held)} leases in flight, {connections} allowed"
     if len(held) != len(set(held)):
         yield f"a host is leased twice: {sorted(held)}"
-    # A visit fetches the next page while one is analyzed.
-    if pool is not None and pool.waiting_pages > 2 * connections:
-        yield f"{pool.waiting_pages} pages wait for analysis, {connections} connections"
+    # A visit fetches further pages while some are analyzed, until every worker has enough to do.
+    if pool is not None and pool.waiting_pages > connections + MAX_WAITING_PER_WORKER * pool.size:
+        yield f"{pool.waiting_pages} pages wait for analysis, {connections} connections, {pool.size} workers"
 
 
 def commit_problems(engine: Engine, db: Database) -> Iterator[str]:

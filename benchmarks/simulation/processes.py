@@ -244,6 +244,7 @@ class SimulatedPool(WorkerPool):
     ) -> None:
         super().__init__(_not_called, workers)
         self.analyzer = analyzer
+        self.size = workers
         self.rng = rng
         self.death_rate = death_rate
         self.step = step
