@@ -156,7 +156,8 @@ def crawl(
         try:
             future.result()
         except KeyboardInterrupt:
-            run.stop()  # leaving the block waits until the crawl has stopped
+            # Leaving the block waits until the crawl has stopped.
+            run.stop()
             raise
     return CollectionView(into)
 

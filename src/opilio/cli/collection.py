@@ -149,7 +149,8 @@ def export(
     return 0
 
 
-MAX_PROBLEMS_SHOWN = 20  # wrong lines of a file: more of them usually have the same cause
+# Wrong lines of a file: more of them usually have the same cause.
+MAX_PROBLEMS_SHOWN = 20
 
 
 def label(

@@ -163,7 +163,8 @@ def resolve_alias(arguments: list[str]) -> tuple[list[str], str]:
     return arguments, ""
 
 
-PLUGIN_GROUP = "opilio.commands"  # entry points of other packages: a function, or a typer app
+# Entry points of other packages: a function, or a typer app.
+PLUGIN_GROUP = "opilio.commands"
 PLUGIN_HELP = "Installed by another package."
 METAVARS = {int: "N", float: "N"}
 

@@ -108,7 +108,8 @@ def _drop_none(tree: dict[str, Any]) -> Tree:
 
 
 NOTHING_FETCHED = 3  # exit code of a crawl without a page
-MAX_FOLDER_NAME_BYTES = 200  # of a folder named after its topic; file systems allow 255
+# Of a folder named after its topic; file systems allow 255.
+MAX_FOLDER_NAME_BYTES = 200
 
 
 class CrawlOptions(NamedTuple):
@@ -231,7 +232,8 @@ def _print_counts(folder: Path, status: Status, end: CrawlEnd, options: CrawlOpt
 def _folder_name(tree: Tree) -> str:
     """A folder named after the topic."""
     topic = tree.get("topic", {})
-    known = topic if isinstance(topic, dict) else {"name": str(topic)}  # the type error is reported later
+    # The type error is reported later.
+    known = topic if isinstance(topic, dict) else {"name": str(topic)}
     classes = known.get("dewey", "")
     name = str(known.get("name", "")) or (f"dewey {classes}" if classes else "")
     words = tokenize_verbatim(name.lower())[:6]

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from opilio.lab.synthetic.plan import WebShape
 
 BASELINE_STRATEGY = "breadth"
-MARKER_FILE = "made-by-opilio-demo"  # the folder was made by the demo and may be replaced
+# The folder was made by the demo and may be replaced.
+MARKER_FILE = "made-by-opilio-demo"
 SCHEMA_PREFIX = "opilio_demo_"  # of its schemas in a database
 STEP = 100
 # Few connections, so that the order of the queue matters: with more connections than promising hosts, every crawler

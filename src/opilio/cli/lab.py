@@ -117,7 +117,8 @@ def serve(
         else:
             answered = serve_web(web, config, _announce, faults=faults, every=all_hosts)
     except OSError as error:
-        if error.filename is not None:  # a file of the web
+        # A file of the web.
+        if error.filename is not None:
             raise
         raise UsageError(f"--port {port}: can't be used: {error.strerror or error}") from error
     print_message(f"{answered} requests answered")

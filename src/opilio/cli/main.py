@@ -64,7 +64,8 @@ def run_command(arguments: list[str]) -> int:
         return _run_app(arguments)
     except _errors_of_damage():
         problem = _find_damage(arguments)
-        if not problem:  # a bug, so show the traceback
+        # A bug, so show the traceback.
+        if not problem:
             raise
         print_error(problem)
         return 1
@@ -92,7 +93,8 @@ def _run_app(arguments: list[str]) -> int:
         print_error(str(error))
         return error.exit_code
     except OSError as error:
-        if error.filename is None:  # not about a file: a bug, so show the traceback
+        # Not about a file: a bug, so show the traceback.
+        if error.filename is None:
             raise
         print_error(f"{os.fsdecode(error.filename)}: can't be used: {error.strerror}")
         return 1
@@ -136,7 +138,8 @@ def _find_damage(arguments: list[str]) -> str:
 def _usage_message(error: Exception, arguments: list[str]) -> str:
     """What is wrong with the command line and where to read more; empty if the help was printed instead."""
     message = error.format_message() if hasattr(error, "format_message") else str(error)
-    if message.startswith("Usage: "):  # a group without a command
+    # A group without a command.
+    if message.startswith("Usage: "):
         sys.stdout.write(f"{message}\n")
         return ""
     if arguments[:1] == ["crawl"] and "unexpected extra argument" in message:

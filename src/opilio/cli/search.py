@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from opilio.search.results import SearchFilters
     from opilio.search.searcher import Searcher
 
-MIN_PAGES_TO_ANNOUNCE = 500  # unindexed pages that take more than a moment
+# Unindexed pages that take more than a moment.
+MIN_PAGES_TO_ANNOUNCE = 500
 FoldersArgument = Annotated[
     list[Path],
     typer.Argument(

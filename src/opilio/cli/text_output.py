@@ -110,7 +110,8 @@ def _format_reason(reason: Reason) -> str:
     return f"    {reason.name} {reason.value:.3f}"
 
 
-FORECAST_CHECKED_FACTOR = 8  # docs/lab/forecast.md: coverage of the intervals was measured up to here
+# docs/lab/forecast.md: coverage of the intervals was measured up to here.
+FORECAST_CHECKED_FACTOR = 8
 
 
 def format_forecast(forecast: Sequence[Forecast], fetched: int) -> list[str]:
@@ -309,7 +310,8 @@ def _format_rivals(results: dict[str, LearnerResult], best: str) -> str:
 
 def _format_measure(measure: MeanInterval) -> str:
     if not measure.folds:
-        return "–"  # for example a precision where nothing was called relevant
+        # For example a precision where nothing was called relevant.
+        return "–"
     if measure.folds == 1:
         return f"{measure.mean:.3f} (1 fold)"
     return f"{measure.mean:.3f} ±{(measure.high - measure.low) / 2:.3f}"

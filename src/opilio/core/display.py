@@ -160,7 +160,8 @@ def _prompt_text(value: object) -> str:
     """
     if isinstance(value, msgspec.Struct):
         return f"{type(value).__name__}(…)"
-    if isinstance(value, tuple) and type(value) is not tuple:  # marked text
+    # Marked text.
+    if isinstance(value, tuple) and type(value) is not tuple:
         value = str(value)
     if isinstance(value, str) and len(value) > MAX_PROMPT_CHARACTERS:
         value = f"{value[:MAX_PROMPT_CHARACTERS]}…"

@@ -76,7 +76,8 @@ class TopicChanged(Event, frozen=True):
     version: int
     added: tuple[str, ...]
     size: int
-    agent: str = ""  # the agent whose table changed, if agents have their own
+    # The agent whose table changed, if agents have their own.
+    agent: str = ""
 
 
 class ClassifierTrained(Event, frozen=True):

@@ -115,7 +115,8 @@ class ReadsArchives(Protocol):
     @property
     def urls(self) -> Container[str]: ...
 
-    def for_workers(self) -> Fetcher: ...  # leaves it to the workers to unpack pages
+    # Leaves it to the workers to unpack pages.
+    def for_workers(self) -> Fetcher: ...
 
 
 class Parser(Protocol):
@@ -139,15 +140,18 @@ class Learns(Protocol):
     grows with every change. `BaseLearner` has defaults for all but the lessons and the state.
     """
 
-    saves_every_version: bool  # store a snapshot with every change, not only when it is due
+    # Store a snapshot with every change, not only when it is due.
+    saves_every_version: bool
     learns_from_labels: bool
-    own_pages_only: bool  # among agents: learn only from pages that the agent fetched itself
+    # Among agents: learn only from pages that the agent fetched itself.
+    own_pages_only: bool
 
     @property
     def version(self) -> int: ...
 
     @property
-    def waits_for_seeds(self) -> bool: ...  # `seeding_lesson` is applied when all seeds were visited
+    # `seeding_lesson` is applied when all seeds were visited.
+    def waits_for_seeds(self) -> bool: ...
 
     def make_lesson(self, outcomes: Sequence[Outcome]) -> bytes: ...
 
@@ -161,11 +165,13 @@ class Learns(Protocol):
 
     def take_events(self, now: float) -> Sequence[Event]: ...
 
-    def take_versions(self) -> Sequence[tuple[int, bytes]]: ...  # past versions whose states are kept, for display
+    # Past versions whose states are kept, for display.
+    def take_versions(self) -> Sequence[tuple[int, bytes]]: ...
 
     def snapshot(self) -> bytes: ...
 
-    def worker_state(self) -> bytes: ...  # what workers need: less than a snapshot, restored in the same way
+    # What workers need: less than a snapshot, restored in the same way.
+    def worker_state(self) -> bytes: ...
 
     def restore(self, state: bytes) -> None: ...
 
@@ -226,7 +232,8 @@ class LinkExplanation(msgspec.Struct, frozen=True):
     parts: list[FeatureEffect]
     words: list[tuple[str, float]]  # a word of the link, and its effect
     siblings: list[SiblingSuccess]
-    fetched: int  # outcomes that the model has learned from
+    # Outcomes that the model has learned from.
+    fetched: int
 
 
 class AddResult(msgspec.Struct, frozen=True):
@@ -235,8 +242,10 @@ class AddResult(msgspec.Struct, frozen=True):
     new: int = 0
     promoted: int = 0  # known, and now with a higher priority
     known: int = 0  # known, unchanged
-    dropped: int = 0  # rejected: queue size, per-host cap, trap
-    refused: tuple[int, ...] = ()  # keys that were new and will never be queued
+    # Rejected: queue size, per-host cap, trap.
+    dropped: int = 0
+    # Keys that were new and will never be queued.
+    refused: tuple[int, ...] = ()
 
 
 class FrontierStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -248,7 +257,8 @@ class FrontierStats(msgspec.Struct, frozen=True, kw_only=True):
     failed: int = 0
     dropped: int = 0
     hosts: int = 0
-    cache_hit_rate: float = 0.0  # share of URL-seen tests answered by the cache (S4-21)
+    # Share of URL-seen tests answered by the cache (S4-21).
+    cache_hit_rate: float = 0.0
 
 
 class FrontierEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -258,7 +268,8 @@ class FrontierEntry(msgspec.Struct, frozen=True, kw_only=True):
     state: UrlState
     priority: float
     reason: str = ""
-    parents: tuple[int, ...] = ()  # up to five pages it was found on, first finder first
+    # Up to five pages it was found on, first finder first.
+    parents: tuple[int, ...] = ()
     times_found: int = 1  # number of links to it
     seq: int = 0  # order of discovery
 
@@ -289,11 +300,13 @@ class Frontier(Protocol):
 
     def drop_host(self, host: str, reason: str, pattern: str = "*") -> int: ...
 
-    def drop_refused(self, refusal_reason: Callable[[str], str]) -> int: ...  # queued URLs that have a reason
+    # Queued URLs that have a reason.
+    def drop_refused(self, refusal_reason: Callable[[str], str]) -> int: ...
 
     def readmit(self, host: str, reason: str, limit: int, now: float) -> list[int]: ...
 
-    def reopen_host(self, host: str, reason: str, now: float) -> int: ...  # readmits all, and wakes the host
+    # Readmits all, and wakes the host.
+    def reopen_host(self, host: str, reason: str, now: float) -> int: ...
 
     def rescore(self, scores: Iterable[tuple[str, int, float]]) -> int: ...
 
@@ -313,13 +326,16 @@ class LinkScorer(Protocol):
 
     def observe(self, outcomes: Sequence[Outcome]) -> None: ...
 
-    def score_links(self, outcomes: Sequence[Outcome]) -> list[list[Lead]]: ...  # of each page, those worth following
+    # Of each page, those worth following.
+    def score_links(self, outcomes: Sequence[Outcome]) -> list[list[Lead]]: ...
 
-    def discard(self, keys: Sequence[int]) -> None: ...  # links that the frontier refused
+    # Links that the frontier refused.
+    def discard(self, keys: Sequence[int]) -> None: ...
 
     def rescored(self) -> Iterable[tuple[str, int, float]]: ...
 
-    def explored(self) -> list[tuple[str, int]]: ...  # queued (host, key) URLs to fetch next, whatever their score
+    # Queued (host, key) URLs to fetch next, whatever their score.
+    def explored(self) -> list[tuple[str, int]]: ...
 
     @property
     def learns_from_labels(self) -> bool: ...
@@ -343,10 +359,14 @@ class DuplicateDetector(Protocol):
 
 
 JUDGE_STATE, RANK_STATE, TOPIC_STATE = "judge", "rank", "topic"  # names of states among the snapshots
-PAGE_ALONE, LINK_TO_PAGE = "page alone", "link to it"  # second and third reason of a verdict that counts the link
-COVERAGE = "coverage"  # the reason of a judge whose score is a probability
-LENGTH = "length"  # the reason that says how long a page is, relative to the others
-SITE_TEXT = "site text: "  # prefix of the reason that names text which is not learned from; its value: words
+# Second and third reason of a verdict that counts the link.
+PAGE_ALONE, LINK_TO_PAGE = "page alone", "link to it"
+# The reason of a judge whose score is a probability.
+COVERAGE = "coverage"
+# The reason that says how long a page is, relative to the others.
+LENGTH = "length"
+# Prefix of the reason that names text which is not learned from; its value: words.
+SITE_TEXT = "site text: "
 
 
 class BaseLearner:

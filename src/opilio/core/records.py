@@ -20,9 +20,11 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 
     url: str  # canonical, without fragment
     key: int
-    host: str  # with the port unless it is the scheme's default
+    # With the port unless it is the scheme's default.
+    host: str
     anchor: str = ""
-    headings: tuple[str, str, str] = ("", "", "")  # immediate, section, main (S2: ISH, SH, MH)
+    # Immediate, section, main (S2: ISH, SH, MH).
+    headings: tuple[str, str, str] = ("", "", "")
     tag_path: str = ""
     rel: str = ""
     index: int = 0
@@ -40,22 +42,26 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     title: str = ""
     description: str = ""
     keywords: str = ""
-    canonical: str = ""  # rel=canonical, absolute and canonical; empty if absent
+    # rel=canonical, absolute and canonical; empty if absent.
+    canonical: str = ""
     language: str = ""  # as declared by the page
     headings: tuple[tuple[int, str], ...] = ()  # (rank 1..6, text)
     flow: str = ""
     boilerplate: tuple[bool, ...] = ()  # one per block of `flow`
-    lists: tuple[tuple[int, int], ...] = ()  # first and last + 1 block of each list; read for some strategies only
+    # First and last + 1 block of each list; read for some strategies only.
+    lists: tuple[tuple[int, int], ...] = ()
     links: tuple[Link, ...] = ()
     content_type: str = ""
     encoding: str = ""
     noindex: bool = False
     nofollow: bool = False
-    signals: str = ""  # what the owner allows (PageSignals as JSON); empty if nothing is stated
+    # What the owner allows (PageSignals as JSON); empty if nothing is stated.
+    signals: str = ""
     published: str = ""
     links_dropped: int = 0  # links beyond the parser's limit
     feeds: tuple[str, ...] = ()  # URLs of its feeds
-    body_digest: int = 0  # 64 bits of the body's MD5, where copies are recognised by the body (X-08)
+    # 64 bits of the body's MD5, where copies are recognised by the body (X-08).
+    body_digest: int = 0
 
     @property
     def main_heading(self) -> str:
@@ -100,8 +106,10 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 
 # Kinds of failures.
 SOFT_404, SCOPE_FAILURE, CONTENT_TYPE_FAILURE = "soft-404", "scope", "content-type"
-NOT_SENT_FAILURE = "not-sent"  # a worker of a cluster was too late to send the request
-SIGNAL_FAILURE = "signal"  # the owner denies a purpose of `politeness.heed`
+# A worker of a cluster was too late to send the request.
+NOT_SENT_FAILURE = "not-sent"
+# The owner denies a purpose of `politeness.heed`.
+SIGNAL_FAILURE = "signal"
 # A form instead of the page. Opilio does not get past it.
 CHALLENGE, LOGIN, CONSENT = "challenge", "login", "consent"
 
@@ -129,9 +137,12 @@ class Tier(IntEnum):
     """Groups of queued URLs: every URL of a higher tier is fetched before those of a lower one."""
 
     LINK = 0  # links, by their score
-    FIRST = 1  # seeds, new addresses of moved pages, and the batch that an N-best order has chosen
-    BOOSTED = 2  # moved to the front by the user, or to explore a host
-    REVISIT = 3  # fetched before and requeued; its priority is the urgency of the revisit
+    # Seeds, new addresses of moved pages, and the batch that an N-best order has chosen.
+    FIRST = 1
+    # Moved to the front by the user, or to explore a host.
+    BOOSTED = 2
+    # Fetched before and requeued; its priority is the urgency of the revisit.
+    REVISIT = 3
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -160,19 +171,25 @@ class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
 
     url: str
     status: int = 0
-    location: str = ""  # the target of a 3xx response, absolute and canonical; the engine queues it as a lead
+    # The target of a 3xx response, absolute and canonical; the engine queues it as a lead.
+    location: str = ""
     headers: tuple[tuple[str, str], ...] = ()  # as received
     body: bytes = b""  # decoded from its content encoding
-    size_bytes: int = 0  # of the body, also after the body was dropped
+    # Of the body, also after the body was dropped.
+    size_bytes: int = 0
     address: str = ""  # IP address of the server
     started_at: float = 0.0
     elapsed_s: float = 0.0
     retry_after_s: float = 0.0
     failure: Failure | None = None
-    truncated: str = ""  # why the body is incomplete: a reason of WARC-Truncated (disconnect, length, time …)
-    converted: bytes = b""  # the page as HTML where the body is not: a document converted, the DOM of a browser
-    record: bytes = b""  # of an archive: the gzip member of its WARC file that can be stored as it is
-    packed: bytes = b""  # of an archive: the record, from which the analyzing process reads headers and body
+    # Why the body is incomplete: a reason of WARC-Truncated (disconnect, length, time …).
+    truncated: str = ""
+    # The page as HTML where the body is not: a document converted, the DOM of a browser.
+    converted: bytes = b""
+    # Of an archive: the gzip member of its WARC file that can be stored as it is.
+    record: bytes = b""
+    # Of an archive: the record, from which the analyzing process reads headers and body.
+    packed: bytes = b""
     # Signals of the whole host (robots.txt, tdmrep.json) as the response headers that mean the same.
     host_signals: tuple[tuple[str, str], ...] = ()
 
@@ -200,10 +217,12 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     score: float  # 0..1
     relevant: bool
     reasons: tuple[Reason, ...] = ()
-    page_score: float | None = None  # by the page alone, if `score` counts its link; rankers learn from this one
+    # By the page alone, if `score` counts its link; rankers learn from this one.
+    page_score: float | None = None
 
 
-NO_AGENT, MAX_AGENTS = 0, 255  # the first: a lead that no agent owns yet, for example a seed
+# The first: a lead that no agent owns yet, for example a seed.
+NO_AGENT, MAX_AGENTS = 0, 255
 
 
 class Lead(msgspec.Struct, frozen=True, kw_only=True):
@@ -214,13 +233,18 @@ class Lead(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     score: float = 0.0
     depth: int = 0  # links from the nearest seed
-    tunnel: int = 0  # consecutive irrelevant pages on the path to it
-    parent: int = 0  # key of the page it was found on; 0 for a seed
+    # Consecutive irrelevant pages on the path to it.
+    tunnel: int = 0
+    # Key of the page it was found on; 0 for a seed.
+    parent: int = 0
     hops: int = 0  # redirects followed to get here
     retries: int = 0
-    features: bytes = b""  # the ranker's data for scoring it again; opaque to the frontier
-    agent: int = NO_AGENT  # number of the agent that owns it, where agents share the frontier (S3)
-    tier: int = Tier.LINK  # of a new lead: `LINK` or `FIRST`; of a leased one: the tier it was queued in
+    # The ranker's data for scoring it again; opaque to the frontier.
+    features: bytes = b""
+    # Number of the agent that owns it, where agents share the frontier (S3).
+    agent: int = NO_AGENT
+    # Of a new lead: `LINK` or `FIRST`; of a leased one: the tier it was queued in.
+    tier: int = Tier.LINK
 
 
 class HostLease(msgspec.Struct, frozen=True, kw_only=True):
@@ -240,7 +264,8 @@ class UrlResult(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     state: UrlState
     reason: str = ""  # for failed and dropped
-    retry_at: float = 0.0  # with state QUEUED: earliest time of the retry
+    # With state QUEUED: earliest time of the retry.
+    retry_at: float = 0.0
 
 
 class EngineHit(msgspec.Struct, frozen=True, kw_only=True):
@@ -256,7 +281,8 @@ class EngineAnswer(msgspec.Struct, frozen=True, kw_only=True):
     voter: str
     hits: tuple[EngineHit, ...] = ()
     failure: Failure | None = None
-    fixed_priority: int = 0  # above 0: a list, whose URLs have this priority and which has no vote
+    # Above 0: a list, whose URLs have this priority and which has no vote.
+    fixed_priority: int = 0
 
     @property
     def has_answered(self) -> bool:
@@ -270,7 +296,8 @@ class Seed(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     priority: int = 1
     sources: tuple[str, ...] = ()  # engines or lists that named it
-    genre: str = ""  # genre of the query that found it (S3-02); empty: any
+    # Genre of the query that found it (S3-02); empty: any.
+    genre: str = ""
 
 
 class LinkColumns(msgspec.Struct, frozen=True, kw_only=True):
@@ -286,8 +313,10 @@ class LinkColumns(msgspec.Struct, frozen=True, kw_only=True):
     scores: bytes
     names: list[str]
     parts: bytes
-    dropped: dict[int, str]  # index of a link -> why it is not followed
-    features: list[bytes] = []  # one per link when the ranker learns, else empty
+    # Index of a link -> why it is not followed.
+    dropped: dict[int, str]
+    # One per link when the ranker learns, else empty.
+    features: list[bytes] = []
 
 
 class AgentAnalysis(msgspec.Struct, frozen=True, kw_only=True):
@@ -296,7 +325,8 @@ class AgentAnalysis(msgspec.Struct, frozen=True, kw_only=True):
     agent: int
     verdict: Verdict
     links: bytes = b""
-    error: str = ""  # the agent's analysis failed; the other fields are not valid
+    # The agent's analysis failed; the other fields are not valid.
+    error: str = ""
 
 
 class Analysis(msgspec.Struct, frozen=True, kw_only=True):
@@ -316,22 +346,32 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     simhash: int = 0
     noindex: bool = False
     signals: str = ""
-    truncated: str = ""  # why the text is incomplete; see FetchResult
+    # Why the text is incomplete; see FetchResult.
+    truncated: str = ""
     rendered: bool = False  # made of the DOM of a browser
-    needs_browser: bool = False  # next to no text, but a script that may bring it
+    # Next to no text, but a script that may bring it.
+    needs_browser: bool = False
     verdict: Verdict | None = None
     links: bytes = b""  # LinkColumns, encoded: stored as it is
-    counts: tuple[tuple[str, int], ...] = ()  # stems of a relevant page, which expand the topic's table
-    surfaces: tuple[str, ...] = ()  # the displayed form of each stem (S0-E4)
-    sample_terms: bytes = b""  # the page's most distinctive terms (uint32), which train a learning judge
-    site_blocks: bytes = b""  # hashes of its host and of blocks that its site may repeat (uint64)
-    warc_record: bytes = b""  # the gzip member to append to the WARC file
-    response: FetchResult | None = None  # if it was packed: the response without its body
+    # Stems of a relevant page, which expand the topic's table.
+    counts: tuple[tuple[str, int], ...] = ()
+    # The displayed form of each stem (S0-E4).
+    surfaces: tuple[str, ...] = ()
+    # The page's most distinctive terms (uint32), which train a learning judge.
+    sample_terms: bytes = b""
+    # Hashes of its host and of blocks that its site may repeat (uint64).
+    site_blocks: bytes = b""
+    # The gzip member to append to the WARC file.
+    warc_record: bytes = b""
+    # If it was packed: the response without its body.
+    response: FetchResult | None = None
     copies_record: bool = False  # the packed record is the one to append
     sitemap_entries: tuple[SitemapEntry, ...] = ()  # of a sitemap or feed
     feeds: tuple[str, ...] = ()  # feeds that the page links
-    failure: Failure | None = None  # a typed failure of parsing, or a skipped content type
-    agent_analyses: tuple[AgentAnalysis, ...] = ()  # of several agents; `verdict` is the best of theirs
+    # A typed failure of parsing, or a skipped content type.
+    failure: Failure | None = None
+    # Of several agents; `verdict` is the best of theirs.
+    agent_analyses: tuple[AgentAnalysis, ...] = ()
 
 
 class PageChange(StrEnum):
@@ -339,8 +379,10 @@ class PageChange(StrEnum):
 
     NEW = "new"
     UNCHANGED = "unchanged"
-    CHANGED = "changed"  # different main text: the stored version becomes a past version
-    MISSING_ONCE = "struck"  # checked once more before the page is removed (S1-06)
+    # Different main text: the stored version becomes a past version.
+    CHANGED = "changed"
+    # Checked once more before the page is removed (S1-06).
+    MISSING_ONCE = "struck"
     GONE = "gone"  # missing at two visits
     MOVED = "moved"  # permanent redirect
     UNKNOWN = "unknown"  # no usable response
@@ -352,7 +394,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     lead: Lead
     fetched: FetchResult  # without the body
     analysis: Analysis | None = None
-    duplicate_of: int = 0  # key of the page whose text this one repeats
+    # Key of the page whose text this one repeats.
+    duplicate_of: int = 0
     near_duplicate: bool = False
     change: PageChange = PageChange.NEW
 

@@ -135,7 +135,8 @@ def _load(entry: EntryPoint) -> Any:  # noqa: ANN401 - each group has a type of 
 def _builtin() -> EntryPoints:
     """Opilio's own entry points, without a scan of all installed packages (20 ms): all that workers need."""
     project = Path(__file__).parents[3] / "pyproject.toml"
-    if project.is_file():  # a checkout: what is installed may be older than the source
+    # A checkout: what is installed may be older than the source.
+    if project.is_file():
         declared = tomllib.loads(project.read_text(encoding="utf-8")).get("project", {}).get("entry-points", {})
         return {
             group: {name: EntryPoint(name, value, group) for name, value in entries.items()}

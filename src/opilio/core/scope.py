@@ -24,7 +24,8 @@ class ScopeSettings(msgspec.Struct, kw_only=True):
 
     allow: list[str] = []
     deny: list[str] = []
-    languages: list[str] = []  # codes; pages in other languages are not stored
+    # Codes; pages in other languages are not stored.
+    languages: list[str] = []
     deny_languages: list[str] = []
     types: list[str] = []  # media types such as text/html
     deny_types: list[str] = []

@@ -46,52 +46,73 @@ class TopicSettings(msgspec.Struct, kw_only=True):
     keywords: list[str] | dict[str, float] = []
     examples: list[str] = []  # files or URLs of pages on the topic
     counterexamples: list[str] = []  # files or URLs of pages off the topic
-    contexts: list[str] = []  # words of other senses of the topic's words (S3-09)
+    # Words of other senses of the topic's words (S3-09).
+    contexts: list[str] = []
     genres: list[str] = []
-    genre_file: str = ""  # the user's genres instead of the built-in ones
-    dewey: list[str] = []  # classes or prefixes of class numbers (S2-18)
+    # The user's genres instead of the built-in ones.
+    genre_file: str = ""
+    # Classes or prefixes of class numbers (S2-18).
+    dewey: list[str] = []
     lexicon_file: str = ""  # the user's index terms
-    lexicon_use: Literal["add", "instead", "other-scheme"] = "add"  # to the built-in lexicon, or instead of it
+    # To the built-in lexicon, or instead of it.
+    lexicon_use: Literal["add", "instead", "other-scheme"] = "add"
     language: str = "english"
     normaliser: Normalizer = "stem"  # X-07
-    phrases: list[str] = []  # phrases that count as one term, on pages and in queries (S4-E1)
+    # Phrases that count as one term, on pages and in queries (S4-E1).
+    phrases: list[str] = []
     around: Literal["block", "beside", "sentence", "paragraph"] = "block"  # which text around a link counts (X-06)
-    identify: bool = False  # detect the language of pages that declare none
-    translate: bool = False  # on pages in another language, words count as the topic's words that they mean
+    # Detect the language of pages that declare none.
+    identify: bool = False
+    # On pages in another language, words count as the topic's words that they mean.
+    translate: bool = False
     table_size: Positive = 50
-    name_weight: Amount = 0.5  # of the words of name and description beside keywords and example pages
-    title_weight: Count = 3  # how often a word of a page's title counts
-    skip_site_text: bool = True  # add no words to the table from text that a site repeats on most of its pages
-    weighing: Literal["tf-idf", "tf-df", "corpus"] = "tf-idf"  # weighting of the words in example pages (X-03, X-14)
+    # Of the words of name and description beside keywords and example pages.
+    name_weight: Amount = 0.5
+    # How often a word of a page's title counts.
+    title_weight: Count = 3
+    # Add no words to the table from text that a site repeats on most of its pages.
+    skip_site_text: bool = True
+    # Weighting of the words in example pages (X-03, X-14).
+    weighing: Literal["tf-idf", "tf-df", "corpus"] = "tf-idf"
 
 
 class SeedSettings(msgspec.Struct, kw_only=True):
     """URLs to start from, or engines that find some."""
 
-    urls: list[str] | dict[str, int] = []  # a table gives each URL its priority (S0-11)
-    engines: dict[str, Tree] = {}  # by name; each has a `kind` and the options of that kind
+    # A table gives each URL its priority (S0-11).
+    urls: list[str] | dict[str, int] = []
+    # By name; each has a `kind` and the options of that kind.
+    engines: dict[str, Tree] = {}
     agree: Literal["any", "two", "all"] = "any"  # X-04
-    limit: Positive = 30  # URLs requested from each engine (S0-10)
+    # URLs requested from each engine (S0-10).
+    limit: Positive = 30
     # Order seeds of equal priority by the meaning of their URLs too; False: by rank, then engine (S0-12).
     by_meaning: bool = True
-    irrelevant: Count = 0  # off-topic seeds of the crawl itself (S1-16)
+    # Off-topic seeds of the crawl itself (S1-16).
+    irrelevant: Count = 0
     # Pages of each list, relevant and irrelevant, that S1's classifier is trained on before the crawl (S1-13); 0: none.
     train: Count = 20
-    queries: Count = 20  # maximum of further queries when the queue is empty; 0: none
+    # Maximum of further queries when the queue is empty; 0: none.
+    queries: Count = 20
     # Share of relevant pages among those that the last queries found; below it, no further query.
     precision: Annotated[float, Meta(ge=0, le=1)] = 0.1
     proxy: str = ""  # for requests to engines
-    wiki: str = ""  # API of the MediaWiki that is asked by default; empty: Wikipedia in the topic's language
+    # API of the MediaWiki that is asked by default; empty: Wikipedia in the topic's language.
+    wiki: str = ""
     offline: bool = False  # never ask an engine
 
 
 class FrontierSettings(msgspec.Struct, kw_only=True):
-    merge: str = "max"  # max, discard, sum: the score of a queued URL that is found again (X-15)
-    max_queued: Count = 0  # above it the lowest scores are dropped; 0: no limit
+    # Max, discard, sum: the score of a queued URL that is found again (X-15).
+    merge: str = "max"
+    # Above it the lowest scores are dropped; 0: no limit.
+    max_queued: Count = 0
     max_per_host: Count = 0  # 0: no limit
     max_depth: Count = 0  # 0: no limit
-    per_host: Count = 0  # URLs per lease; 0: one, or a few without a delay
-    patience: Share = 0.0  # links below this share of a better one wait for it
+    # URLs per lease; 0: one, or a few without a delay.
+    per_host: Count = 0
+    # Links below this share of a better one wait for it.
+    patience: Share = 0.0
     traps: bool = True
     discover: bool = True  # follow sitemaps and feeds
 
@@ -99,7 +120,8 @@ class FrontierSettings(msgspec.Struct, kw_only=True):
 class SeenSettings(msgspec.Struct, kw_only=True):
     # True: pages with the same normalized text are copies; "body": those with the same bytes (X-08); False: none.
     content: bool | Literal["body"] = True
-    follow: bool = True  # the links of a copy that its original does not have
+    # The links of a copy that its original does not have.
+    follow: bool = True
     near: bool = False
     distance: Count = 3
 
@@ -111,26 +133,35 @@ class PolitenessSettings(msgspec.Struct, kw_only=True):
     agent: str = "Opilio"
     contact: str = "https://opilio.invalid/about"
     share_address: bool = True
-    nofollow: bool = True  # obey nofollow on pages and links; `robots` is about robots.txt
-    heed: list[Purpose] = []  # do not fetch or store what its owner denies these purposes
+    # Obey nofollow on pages and links; `robots` is about robots.txt.
+    nofollow: bool = True
+    # Do not fetch or store what its owner denies these purposes.
+    heed: list[Purpose] = []
 
 
 class FetchSettings(msgspec.Struct, kw_only=True):
-    client: str = "curl"  # a name of the entry points `opilio.fetchers`
+    # A name of the entry points `opilio.fetchers`.
+    client: str = "curl"
     timeout_s: Annotated[float, Meta(gt=0, le=1e9)] = 30.0
     max_bytes: Positive = 4_000_000
-    max_document_bytes: Positive = 20_000_000  # of a PDF and the like, which can't be read in part
+    # Of a PDF and the like, which can't be read in part.
+    max_document_bytes: Positive = 20_000_000
     retries: Count = 2
     hops: Count = 5
     proxy: str = ""
     allow_private: bool = False
     verify_tls: bool = True
     resolve: dict[str, str] = {}
-    cookies: bool = True  # return cookies to the hosts that set them, within one run
-    credentials: str = ""  # a file with cookies and headers for hosts; it is read, never copied
-    signature_key: str = ""  # a file with an Ed25519 key that signs requests (Web Bot Auth)
-    signature_agent: str = ""  # URL of the site that publishes the public key
-    archives: list[str] = []  # WARC and WACZ files to crawl instead of the live web
+    # Return cookies to the hosts that set them, within one run.
+    cookies: bool = True
+    # A file with cookies and headers for hosts; it is read, never copied.
+    credentials: str = ""
+    # A file with an Ed25519 key that signs requests (Web Bot Auth).
+    signature_key: str = ""
+    # URL of the site that publishes the public key.
+    signature_agent: str = ""
+    # WARC and WACZ files to crawl instead of the live web.
+    archives: list[str] = []
 
 
 class BrowserSettings(msgspec.Struct, kw_only=True):
@@ -140,7 +171,8 @@ class BrowserSettings(msgspec.Struct, kw_only=True):
     pages: Count = 200  # rendered in one run
     tabs: Positive = 2  # pages rendered at the same time
     timeout_s: Seconds = 20.0  # for one page
-    scrolls: Count = 5  # how often a page is scrolled to its end and asked for more
+    # How often a page is scrolled to its end and asked for more.
+    scrolls: Count = 5
     path: str = ""  # of Chromium; empty: searched for
 
 
@@ -148,21 +180,30 @@ class RevisitSettings(msgspec.Struct, kw_only=True):
     """Revisiting stored pages."""
 
     on: bool = False
-    continuous: bool = False  # run until stopped, waiting for pages that become due
+    # Run until stopped, waiting for pages that become due.
+    continuous: bool = False
     policy: str = "adaptive"  # fixed, proportional, adaptive
-    share: Annotated[float, Meta(ge=0, le=1)] = 0.5  # of the fetches, while there are new URLs
-    interval_s: Annotated[float, Meta(gt=0)] = 7 * 86_400.0  # between two visits of a page, on average over all pages
+    # Of the fetches, while there are new URLs.
+    share: Annotated[float, Meta(ge=0, le=1)] = 0.5
+    # Between two visits of a page, on average over all pages.
+    interval_s: Annotated[float, Meta(gt=0)] = 7 * 86_400.0
     relevant_only: bool = False  # do not revisit irrelevant pages
-    least_s: Amount = 3600.0  # minimum time between two visits of a page
-    second_look_s: Amount = 86_400.0  # time after which a missing page is checked again (S1-06)
+    # Minimum time between two visits of a page.
+    least_s: Amount = 3600.0
+    # Time after which a missing page is checked again (S1-06).
+    second_look_s: Amount = 86_400.0
     announcements: bool = True  # use sitemaps and feeds
-    probe: bool = True  # fetch a nonexistent page of each host once, to detect soft 404s
+    # Fetch a nonexistent page of each host once, to detect soft 404s.
+    probe: bool = True
 
 
 class StoreSettings(msgspec.Struct, kw_only=True):
-    rotate_bytes: Positive = 1 << 30  # size at which a new WARC file is started
-    check_every_s: Amount = 60.0  # interval of the integrity check during a crawl; 0: never
-    objects: str = ""  # where a collection in PostgreSQL keeps its WARC records; empty: in the database
+    # Size at which a new WARC file is started.
+    rotate_bytes: Positive = 1 << 30
+    # Interval of the integrity check during a crawl; 0: never.
+    check_every_s: Amount = 60.0
+    # Where a collection in PostgreSQL keeps its WARC records; empty: in the database.
+    objects: str = ""
 
 
 class StopSettings(msgspec.Struct, kw_only=True):
@@ -174,12 +215,15 @@ class StopSettings(msgspec.Struct, kw_only=True):
     minutes: Amount = 0.0
     harvest_below: Share = 0.01
     harvest_window: Positive = 500
-    expected_below: Amount = 0.0  # estimated relevant pages left in the queue
-    patience_s: Amount = 120.0  # how long to wait when every host is throttled
+    # Estimated relevant pages left in the queue.
+    expected_below: Amount = 0.0
+    # How long to wait when every host is throttled.
+    patience_s: Amount = 120.0
 
 
 class EngineSettings(msgspec.Struct, kw_only=True):
-    workers: Annotated[int, Meta(ge=-1)] = -1  # -1: one per core; 0: everything in one process
+    # -1: one per core; 0: everything in one process.
+    workers: Annotated[int, Meta(ge=-1)] = -1
     connections: Positive = 64
     # Sliding window (S2-50): the share of relevant pages among this number of last pages is the share of connections
     # that is used, at least one; 0: all are used.
@@ -189,8 +233,10 @@ class EngineSettings(msgspec.Struct, kw_only=True):
     analysis_s: Annotated[float, Meta(gt=0)] = 20.0  # CPU time for one page in a worker
     analysis_mb: Positive = 1024  # memory for one page in a worker
     html_library: HtmlLibrary = "turbohtml"  # builds the trees of HTML pages
-    sandbox: bool = True  # workers can't write files, use the network or start programs
-    assembly: str = ""  # a plug-in that puts the crawl together; empty: Opilio's own
+    # Workers can't write files, use the network or start programs.
+    sandbox: bool = True
+    # A plug-in that puts the crawl together; empty: Opilio's own.
+    assembly: str = ""
     # A host that its holder does not release is leased to another after this time; at most 60 in PostgreSQL.
     lease_s: Annotated[float, Meta(gt=0)] = 300.0
 
@@ -208,16 +254,23 @@ class AgentTeamSettings(msgspec.Struct, kw_only=True):
     """Several agents that crawl side by side, each with its own models (S3); count 0: one crawler."""
 
     count: Count = 0
-    most: Count = 0  # agents that can live at a time if they divide and die (S1-11); 0: their number is fixed
-    requests: Positive = 4  # r: requests in flight per agent (S3-07)
-    split: SeedSplit = "deal"  # of the seeds: round robin, or consecutive blocks
+    # Agents that can live at a time if they divide and die (S1-11); 0: their number is fixed.
+    most: Count = 0
+    # R: requests in flight per agent (S3-07).
+    requests: Positive = 4
+    # Of the seeds: round robin, or consecutive blocks.
+    split: SeedSplit = "deal"
     relevant: Count = 0  # an agent's goal (S3-03); 0: no goal
     # A link with less than this share of the best score of a busy host waits.
     patience: Annotated[float, Meta(ge=0, le=1)] = 0.0
-    exchange_words: bool = False  # S3-F3: share new table words with agents of the same topic
-    exchange_lessons: bool = False  # judge and ranker also learn from the pages of agents of the same topic
-    exchange_links: bool = False  # share links with agents that score them high
-    lease_s: Annotated[float, Meta(gt=0)] = 300.0  # an agent that does nothing for this long is lost
+    # S3-F3: share new table words with agents of the same topic.
+    exchange_words: bool = False
+    # Judge and ranker also learn from the pages of agents of the same topic.
+    exchange_lessons: bool = False
+    # Share links with agents that score them high.
+    exchange_links: bool = False
+    # An agent that does nothing for this long is lost.
+    lease_s: Annotated[float, Meta(gt=0)] = 300.0
     each: list[AgentSettings] = []
 
 
@@ -254,7 +307,8 @@ def convert_settings(tree: Tree, source: str) -> Settings:
     except msgspec.ValidationError as error:
         described = describe_validation_error(error)
         raise ConfigError(f"{source}: {described}{_choices(described.partition(':')[0])}") from error
-    UrlScope(settings.scope)  # checks the rules
+    # Checks the rules.
+    UrlScope(settings.scope)
     _check_proxy(settings.fetch.proxy, source)
     _check_user_agent(settings.politeness, source)
     return settings

@@ -25,7 +25,8 @@ _RECORD_END = b"\r\n\r\n"
 _MAX_HEAD_BYTES = 64 << 10
 # A record that unpacks to more is a decompression bomb.
 MAX_RECORD_BYTES = 256 << 20
-_HEADER_END = re.compile(rb"\r?\n\r?\n")  # RFC 9112, 2.2: some servers end lines without CR
+# RFC 9112, 2.2: some servers end lines without CR.
+_HEADER_END = re.compile(rb"\r?\n\r?\n")
 _STATUS = re.compile(rb"HTTP/\d(?:\.\d)? (\d{3})")
 DAMAGED = "damaged"
 

@@ -46,8 +46,10 @@ from opilio.topic.page_terms import SiteText, shown_text
 
 MAX_DETAIL_CHARS = 300  # of a failure, which may quote a header
 MAX_SHELL_TERMS = 40  # of a page that scripts may fill
-MAX_EXPANSION_TERMS = 200  # stems of a relevant page for the topic table
-MAX_SURFACE_FORMS = 60  # the commonest stems, which also have the word as written: others rarely enter a table
+# Stems of a relevant page for the topic table.
+MAX_EXPANSION_TERMS = 200
+# The commonest stems, which also have the word as written: others rarely enter a table.
+MAX_SURFACE_FORMS = 60
 MAX_SITE_TEXT_CHARS = 200  # of the text that a reason shows
 
 TermCounts = tuple[tuple[str, int], ...]
@@ -68,7 +70,8 @@ class PageFeatures:
         self._vocabulary = vocabulary
         self.genre = genre
         self._feeds_topic = feeds
-        self.counts_irrelevant = False  # the table also learns from irrelevant pages (S3-11)
+        # The table also learns from irrelevant pages (S3-11).
+        self.counts_irrelevant = False
         self._judge_terms = judge_terms
         self._with_link_score = with_link_score
         self._site_text = site_text

@@ -47,7 +47,8 @@ from opilio.topic.topic import Topic
 from opilio.topic.weights import WeightTable
 
 COMMAND_POLL_S = 0.25
-EVERY_HOST = "*"  # the target of `retry` for the failed URLs of all hosts
+# The target of `retry` for the failed URLs of all hosts.
+EVERY_HOST = "*"
 
 
 class TopicReplacement(msgspec.Struct, frozen=True):
@@ -82,7 +83,8 @@ class CommandInbox:
         self._targets = targets
         self._next_poll_at = 0.0
         self.pause_timer = PauseTimer(suspended_s)
-        self.stop_reason = ""  # set by the command `stop`
+        # Set by the command `stop`.
+        self.stop_reason = ""
 
     @property
     def paused(self) -> bool:
@@ -195,7 +197,8 @@ class PauseTimer:
 
     def __init__(self, suspended_s: Callable[[], float]) -> None:
         self._suspended_s = suspended_s
-        self.paused_since: float | None = None  # in seconds awake
+        # In seconds awake.
+        self.paused_since: float | None = None
         self._previous_s = 0.0
 
     def start(self, now: float) -> None:
@@ -235,9 +238,11 @@ class CommandType:
 
     apply: Callable[[CommandInbox, str, bytes, float], list[Event]]
     check: Callable[[str, str], str] = _any_target
-    lasting: bool = False  # also applied by a later run, where none is running
+    # Also applied by a later run, where none is running.
+    lasting: bool = False
     host_rule: bool = False  # applied again by every later run
-    reported: bool = True  # as the event CommandApplied; others have events of their own
+    # As the event CommandApplied; others have events of their own.
+    reported: bool = True
 
 
 COMMANDS: dict[str, CommandType] = {
@@ -294,7 +299,8 @@ def check_command(name: str, target: str) -> str:
 
 
 LABEL_REASON = "labelled by hand"
-LAST_LABEL_META_KEY = "labels_taken"  # the number of the last label that was applied
+# The number of the last label that was applied.
+LAST_LABEL_META_KEY = "labels_taken"
 
 
 class LabelInbox:
@@ -372,7 +378,8 @@ class LabelInbox:
         self._learning.label(sample, None, before)
         scores = self._writer.remove_label(key, LABEL_REASON)
         page = judged_page(self._collection.connection, key)
-        if scores is not None and page is not None:  # else the page was fetched and judged again since
+        # Else the page was fetched and judged again since.
+        if scores is not None and page is not None:
             self._correct_link_score(host_of(event.url), key, scores[0], learned_reward(page))
         return [event]
 

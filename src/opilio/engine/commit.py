@@ -55,7 +55,8 @@ class _Batch:
     lease_results: Sequence[LeaseResult]
     now: float
     events: list[Event] = field(default_factory=list)
-    stored_pages: StoredPages = field(default_factory=dict)  # pages of the batch that were stored before
+    # Pages of the batch that were stored before.
+    stored_pages: StoredPages = field(default_factory=dict)
     completed: list[LeaseResult] = field(default_factory=list)  # whose lease was still valid
     outcomes: list[Outcome] = field(default_factory=list)
     leads: list[list[Lead]] = field(default_factory=list)  # of each outcome
@@ -88,9 +89,11 @@ class BatchCommitter:
         self._outgoing = OutgoingLeads(targets.collection.connection, link_scorer, bounds)
         self._aliases = AliasFinder(targets.collection.connection)
         self._publish_state = publish
-        self._stored_figures: dict[str, float] = {}  # figures for observers, as last written
+        # Figures for observers, as last written.
+        self._stored_figures: dict[str, float] = {}
         self._read_robots: list[_ReadRobots] = []
-        self._pending_events: list[Event] = []  # already stored, returned with the next batch
+        # Already stored, returned with the next batch.
+        self._pending_events: list[Event] = []
         # The order is the algorithm: every step uses what the steps before it wrote.
         self._steps = (
             self._write_robots,
@@ -257,7 +260,8 @@ class BatchCommitter:
         due_at = revisits.next_due_at(now) if revisits is not None and revisits.continuous else None
         if due_at is None:
             return wakes_at
-        due_at = max(due_at, now + 1.0)  # revisits that are due now were tried in this turn
+        # Revisits that are due now were tried in this turn.
+        due_at = max(due_at, now + 1.0)
         return due_at if wakes_at is None else min(wakes_at, due_at)
 
     @property

@@ -11,10 +11,13 @@ from opilio.core.settings import EngineSettings
 from opilio.engine.politeness.host_yield import domain_of
 from opilio.engine.visit import LeaseResult
 
-COMMIT_EVERY_S = 0.02  # measured: a commit costs 0.2 ms, and hosts wait for it to be leased again
-FIRST_CONNECTIONS, PAGES_PER_CONNECTION = 4, 16  # of a crawl that starts gradually (docs/lab/committee.md)
+# Measured: a commit costs 0.2 ms, and hosts wait for it to be leased again.
+COMMIT_EVERY_S = 0.02
+# Of a crawl that starts gradually (docs/lab/committee.md).
+FIRST_CONNECTIONS, PAGES_PER_CONNECTION = 4, 16
 _DEFAULT_BATCH = 32
-_WAIT_PER_VISIT_S = COMMIT_EVERY_S / _DEFAULT_BATCH  # a larger `engine.batch` may wait longer until it is full
+# A larger `engine.batch` may wait longer until it is full.
+_WAIT_PER_VISIT_S = COMMIT_EVERY_S / _DEFAULT_BATCH
 
 ServeLease = Callable[[LeaseResult], Coroutine[None, None, None]]
 
@@ -61,7 +64,8 @@ class LeaseSize:
     def __init__(self, urls: int, in_flight: int = 0) -> None:
         self._least = urls
         self._in_flight = in_flight
-        self._urls_per_host = float(urls)  # of the last leases
+        # Of the last leases.
+        self._urls_per_host = float(urls)
         self._few_hosts = False
 
     def hosts(self, free: int, pending: int) -> int:
@@ -87,7 +91,8 @@ _RESERVED_SHARE = 0.25  # of the connections
 _FIRST_WINDOW, _MAX_WINDOW = 4, 1_000  # visits in flight
 _LONGEST_WAIT_S, _SHORTEST_WAIT_S = 60.0, 5.0
 _MAX_DOMAINS = 10_000
-_MORE_HOSTS = 64  # leased at once while hosts are postponed
+# Leased at once while hosts are postponed.
+_MORE_HOSTS = 64
 
 
 class DomainWindows:
@@ -100,7 +105,8 @@ class DomainWindows:
 
     def __init__(self) -> None:
         self._windows: dict[str, int] = {}
-        self._reported: set[str] = set()  # domains that had to wait, since their last quick response
+        # Domains that had to wait, since their last quick response.
+        self._reported: set[str] = set()
 
     def record(self, served: LeaseResult) -> None:
         """Count the requests of a visit that has ended."""
@@ -159,7 +165,8 @@ class InFlight:
         self._postponed = False
         self._running: dict[asyncio.Task[None], LeaseResult] = {}
         self._finished: list[LeaseResult] = []
-        self._first_finished_at = 0.0  # the first of them
+        # The first of them.
+        self._first_finished_at = 0.0
         self._wake_event = asyncio.Event()
         self._error: BaseException | None = None
 
@@ -266,4 +273,5 @@ class InFlight:
             task.cancel()
         if self._running:
             await asyncio.wait(list(self._running))
-            await asyncio.sleep(0)  # `_land` runs after the task
+            # `_land` runs after the task.
+            await asyncio.sleep(0)

@@ -132,7 +132,8 @@ def check_contents(collection: Collection) -> Iterator[str]:
             yield f"links of page {page}: can't be read: {' '.join(str(error).split())}"
 
 
-CLOCK_META_KEY = "clock_followed"  # in `meta`: the number of the last response with a later time than now
+# In `meta`: the number of the last response with a later time than now.
+CLOCK_META_KEY = "clock_followed"
 
 
 def recover(collection: Collection, now: float) -> int:

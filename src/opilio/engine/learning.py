@@ -110,7 +110,8 @@ class LearnerGroup:
         """Apply the lessons behind the last snapshots; returns the states that workers need."""
         for journaled in self._learners.values():
             journaled.replay()
-            journaled.learner.take_events(0.0)  # they were reported in the run that learned the lessons
+            # They were reported in the run that learned the lessons.
+            journaled.learner.take_events(0.0)
         return {journaled.name: journaled.learner.worker_state() for journaled in self._take_changed()}
 
     def learn(

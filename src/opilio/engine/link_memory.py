@@ -70,7 +70,8 @@ def _siblings(committee: Committee, row: int) -> list[SiblingSuccess]:
 
 CALIBRATION_WINDOW = 300
 MIN_CALIBRATION_OUTCOMES = 30  # outcomes before an estimate is given
-CALIBRATION_PRIOR = 0.5  # pseudo-count of predicted and of actual relevant pages
+# Pseudo-count of predicted and of actual relevant pages.
+CALIBRATION_PRIOR = 0.5
 
 
 class _YieldState(msgspec.Struct, array_like=True):
@@ -138,7 +139,8 @@ class CommitteeLearner(BaseLearner):
         self._collection = collection
         self._owner = owner
         self._journaled = JournaledLearner(self, collection, state_name(owner.agent, COMMITTEE))
-        self._expected_relevant: float | None = None  # the last estimate
+        # The last estimate.
+        self._expected_relevant: float | None = None
         self._lessons_since_estimate = 0
         self._is_relevant = lru_cache(maxsize=1 << 16)(self._query_relevance)
 

@@ -216,7 +216,8 @@ def _is_relevant(outcome: Outcome) -> bool:
     return verdict.page_score >= 0.5
 
 
-MAX_TRACKED_LINKS = 200_000  # queued links whose own score is remembered
+# Queued links whose own score is remembered.
+MAX_TRACKED_LINKS = 200_000
 MAX_RESUMED_PAGES = 5_000  # pages that a resumed crawl reads back
 MIN_SCORE_CHANGE = 1e-3
 
@@ -228,7 +229,8 @@ class BoostingLinkScorer:
         self._inner = inner
         self._boost = boost
         self._structure = structure or CrawledLinkGraph()
-        self._own_scores: dict[int, tuple[str, float, float]] = {}  # key -> host, own score, score in the frontier
+        # Key -> host, own score, score in the frontier.
+        self._own_scores: dict[int, tuple[str, float, float]] = {}
         self._node_values: NodeColumn = np.zeros(0)
         self._pages_since_update = 0
 
@@ -321,7 +323,8 @@ def with_boost(inner: LinkScorer, boost: Boost | None, collection: Collection) -
     return BoostingLinkScorer(inner, boost, structure)
 
 
-MAX_PARENT_LINKS = 200_000  # links with known parents: those found last
+# Links with known parents: those found last.
+MAX_PARENT_LINKS = 200_000
 
 
 class ParentLinkScorer(StaticLinkScorer):

@@ -217,7 +217,8 @@ class Engine:
     def _lease(self) -> None:
         """Fill the free connections with the best hosts that may be fetched from now."""
         stages, now = self._parts, self._parts.clock.now()
-        if now >= self._renew_at:  # a visit that waits for a slow response must keep its host
+        # A visit that waits for a slow response must keep its host.
+        if now >= self._renew_at:
             stages.committer.renew(self._in_flight.leases, now, self._settings.lease_s)
             self._renew_at = now + self._settings.lease_s / 3
         room, hosts = self._remaining_urls(), self._wanted_hosts()
@@ -264,7 +265,8 @@ class Engine:
 
     def _commit(self) -> None:
         batch = self._in_flight.take_finished()
-        if self._virtual_clock:  # the order must not depend on the number of workers
+        # The order must not depend on the number of workers.
+        if self._virtual_clock:
             batch.sort(key=lambda served: served.lease.token)
         if batch:
             self.publish(self._parts.committer.commit(batch, self._parts.clock.now()))

@@ -26,7 +26,8 @@ from opilio.fetch.browser import LoadResource
 MAX_REQUESTS = 60  # for scripts and data, per page
 MAX_REDIRECTS = 3
 MAX_CACHED_SCRIPTS = 200
-MAX_CACHED_BYTES = 500_000  # of one script; larger ones are fetched again
+# Of one script; larger ones are fetched again.
+MAX_CACHED_BYTES = 500_000
 MAX_HOSTS = 20_000  # remembered
 _GAIN_WORDS, _GAIN_SHARE = 5, 0.2  # more words than the page had, at least
 _GAIN_LINK_BYTES = 100  # of the encoded links: about one link

@@ -38,7 +38,8 @@ from opilio.store.writer import CollectionWriter
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.evolving import EvolvingTopic
 
-MAX_QUERY_WORDS = 5  # of the keywords, where a topic has no name
+# Of the keywords, where a topic has no name.
+MAX_QUERY_WORDS = 5
 
 
 def build_seed_request(settings: Settings, genres: Sequence[str] = ()) -> SeedRequest:
@@ -55,8 +56,10 @@ def is_allowed_seed(settings: Settings, seed: Seed) -> bool:
 
 
 NOTHING_LEFT = "nothing left to fetch"
-MAX_FRUITLESS_QUERIES = 3  # queries in a row that bring nothing new
-MAX_SAMPLED_PAGES = 300  # relevant pages whose titles are read, and the same number of others
+# Queries in a row that bring nothing new.
+MAX_FRUITLESS_QUERIES = 3
+# Relevant pages whose titles are read, and the same number of others.
+MAX_SAMPLED_PAGES = 300
 
 
 class Reseeding(Protocol):
@@ -162,7 +165,8 @@ class Reseeder:
                 at=now, query=query, found=len(seeds), new=added.new, voters=found.voters, problems=problems
             )
             targets.writer.write_seeds(fresh)
-            if found.voters or seeds:  # a query that reached no engine is not recorded, so it can be sent again
+            # A query that reached no engine is not recorded, so it can be sent again.
+            if found.voters or seeds:
                 keys = tuple(url_key(seed.url) for seed in fresh)
                 write_seed_query(targets.collection.connection, now, SeedQuery(query, keys, while_crawling=True))
             targets.writer.write_events([event])
@@ -220,7 +224,8 @@ class SeedProgress:
                 return False
             if entry.state is UrlState.LEASED:
                 return True
-            if entry.state is UrlState.QUEUED:  # a seed that failed once was visited
+            # A seed that failed once was visited.
+            if entry.state is UrlState.QUEUED:
                 wakes_at = host_wakes_at(self._collection.connection, entry.lead.host)
                 return not entry.lead.retries and wakes_at <= now + MAX_SEED_WAIT_S
             url = last_location(self._collection.connection, entry.lead.key)

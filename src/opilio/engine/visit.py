@@ -37,14 +37,16 @@ from opilio.engine.workers.pool import AnalysisPool, WorkerStartError
 from opilio.parse.page_state import refused_by_challenge
 
 INTERNAL_ERROR = "internal"
-FATAL_ERRORS = (CollectionError, WorkerStartError)  # affects all pages: none can be stored or read any more
+# Affects all pages: none can be stored or read any more.
+FATAL_ERRORS = (CollectionError, WorkerStartError)
 HOST_FAILURE_KINDS = frozenset(
     {"dns", "connect", "proxy", "timeout", "tls"}
 )  # no response: a failure of the host, not of the page
 DROPPED_KINDS = frozenset({"content-type", SCOPE_FAILURE, SIGNAL_FAILURE})  # not a page that this crawl stores
 MAX_TRACKED_FAILURES = 20_000
 SLOW_REQUEST_S = 5.0  # with name lookup and robots.txt
-MIN_PARTIAL_BYTES = 512  # of an interrupted response; less is hardly text
+# Of an interrupted response; less is hardly text.
+MIN_PARTIAL_BYTES = 512
 
 
 class LeaseResult(msgspec.Struct, kw_only=True):
@@ -56,10 +58,12 @@ class LeaseResult(msgspec.Struct, kw_only=True):
     errors: list[VisitFailed] = []
     wake_at: float = 0.0
     delay_s: float = 0.0
-    wait_reason: str = ""  # why the host is throttled, if it asked for it
+    # Why the host is throttled, if it asked for it.
+    wait_reason: str = ""
     slow_requests: int = 0
     quick_responses: int = 0
-    requesting: bool = False  # a request is in flight, or its response is being read
+    # A request is in flight, or its response is being read.
+    requesting: bool = False
     closed: bool = False  # no further URL of this lease
 
 
@@ -69,7 +73,8 @@ class VisitLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_depth: int = 0  # 0: no limit
     max_redirects: int = 5
     max_retries: int = 2
-    follow_copies: bool = True  # follow the links of a copy that its original does not have
+    # Follow the links of a copy that its original does not have.
+    follow_copies: bool = True
 
 
 class Visitor:
@@ -126,7 +131,8 @@ class Visitor:
                 # In the order of the lease, whichever response was read first.
                 served.outcomes.sort(key=lambda outcome: order[outcome.lead.key])
             for task in readings:
-                task.result()  # raises what must end the crawl
+                # Raises what must end the crawl.
+                task.result()
         finally:
             for task in readings:
                 task.cancel()
@@ -187,7 +193,8 @@ class Visitor:
         served.requesting = True
         try:
             fetched = await self._fetcher.fetch(lead.url)
-        finally:  # also if it was interrupted: the request may have been sent
+        # Also if it was interrupted: the request may have been sent.
+        finally:
             self._host_gate.release(lead.url, permit.delay_s)
             served.wake_at = self._clock.now() + permit.delay_s
         served.wake_at = self._clock.now() + self._host_delay_s(lead.host, fetched, permit.delay_s)

@@ -46,7 +46,8 @@ class _ArchiveIndex(msgspec.Struct, array_like=True):
     changed_ns: int
     urls: list[str] = []
     columns: list[bytes] = []
-    damage: list[str] = []  # of each part that can't be read, and of records that are not whole
+    # Of each part that can't be read, and of records that are not whole.
+    damage: list[str] = []
 
 
 class ArchiveWeb:
@@ -58,7 +59,8 @@ class ArchiveWeb:
     def __init__(self, paths: Sequence[Path], cache: Path | None = None) -> None:
         self._buffers: list[ByteBuffer] = []
         self._numbers: dict[str, int] = {}
-        self.problems: list[str] = []  # a line for each archive that is damaged
+        # A line for each archive that is damaged.
+        self.problems: list[str] = []
         # Number of the buffer, offset and length of the record, time, status.
         self._columns = _new_columns()
         for path in _archive_files(paths):

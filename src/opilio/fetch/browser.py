@@ -45,7 +45,8 @@ _DROPPED_HEADERS = frozenset(
     """content-encoding content-length transfer-encoding connection keep-alive set-cookie content-security-policy
     strict-transport-security link refresh""".split()
 )
-_QUIET_CHECKS = 4  # checks in a row without a request in flight after which a page is ready
+# Checks in a row without a request in flight after which a page is ready.
+_QUIET_CHECKS = 4
 _WAIT = "() => new Promise(done => requestAnimationFrame(() => setTimeout(done, 100)))"
 # Scroll to the end, and click on a button that promises more.
 _ASK_FOR_MORE = """() => {
@@ -71,9 +72,11 @@ class _Visit:
     def __init__(self, fetched: FetchResult, load: LoadResource) -> None:
         self._fetched = fetched
         self._load = load
-        self._answered = False  # the page itself
+        # The page itself.
+        self._answered = False
         self.in_flight = 0
-        self.targets: list[str] = []  # where scripts tried to go instead
+        # Where scripts tried to go instead.
+        self.targets: list[str] = []
 
     async def answer(self, route: "Route") -> None:
         """Answer one request of the browser."""
@@ -146,7 +149,8 @@ class ChromiumBrowser:
                 async with asyncio.timeout(self._limits.timeout_s):
                     await self._run_scripts(page, visit)
             except TimeoutError:
-                pass  # the DOM as it is now
+                # The DOM as it is now.
+                pass
             async with asyncio.timeout(self._limits.timeout_s):
                 return self._with_targets(await page.content(), visit.targets)
         except (BrowserError, TimeoutError):

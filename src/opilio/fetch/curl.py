@@ -34,7 +34,8 @@ from opilio.fetch.http import (
 )
 from opilio.fetch.resolver import Addresses, NameResolver
 
-TransferEnd = tuple[int, str]  # libcurl's code (0: success) and its message
+# libcurl's code (0: success) and its message.
+TransferEnd = tuple[int, str]
 
 
 class CurlDriver:

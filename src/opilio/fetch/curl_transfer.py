@@ -42,7 +42,8 @@ class SocketTarget(Protocol):
     family: int
     socktype: int
     protocol: int
-    addr: object  # (address, port, ...), or bytes for a Unix socket
+    # (address, port, ...), or bytes for a Unix socket.
+    addr: object
 
 
 class BodyBudget:
@@ -76,7 +77,8 @@ class Transfer:
         self._sockets: list[socket.socket] = []
         self.url = url
         self.status = 0
-        self.truncated = ""  # why the body is incomplete, in the words of WARC-Truncated
+        # Why the body is incomplete, in the words of WARC-Truncated.
+        self.truncated = ""
         self.headers: tuple[tuple[str, str], ...] = ()
         self.failure: Failure | None = None
         self._limits = limits

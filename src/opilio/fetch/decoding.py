@@ -24,7 +24,8 @@ brotli: Any = import_module("brotli") if find_spec("brotli") else None
 _INFLATE_ERROR = cast(type[Exception], isal_zlib.error)
 # Servers behind a misconfigured proxy compress twice; more layers are an attack.
 _MAX_LAYERS = 2
-_ZSTD_WINDOW = 8 << 20  # RFC 9659: the largest window a server may ask for
+# RFC 9659: the largest window a server may ask for.
+_ZSTD_WINDOW = 8 << 20
 # A layer gets its input in such steps: what follows the end of a gzip member is copied.
 _STEP_BYTES = 1 << 16
 _GZIP_START = b"\x1f\x8b"
@@ -59,7 +60,8 @@ class _Inflate:
 
     def __init__(self, *, gzip: bool) -> None:
         self._gzip = gzip
-        self._head = b""  # too short to see what it begins
+        # Too short to see what it begins.
+        self._head = b""
         self._members = 0
         self._padded = False
         self._stream = isal_zlib.decompressobj(wbits=31) if gzip else None
@@ -131,8 +133,10 @@ class _ZstdFrames:
     _SKIPPABLE = 0x184D2A5
 
     def __init__(self) -> None:
-        self._field = b""  # the field that is being read
-        self._wanted = 4  # its length
+        # The field that is being read.
+        self._field = b""
+        # Its length.
+        self._wanted = 4
         self._skip = 0
         self._next: Callable[[int], None] = self._on_magic
         self._checksum_bytes = 0

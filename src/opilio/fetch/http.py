@@ -30,13 +30,15 @@ class FetchLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     # After decoding; of a longer text the beginning is kept, anything else that is longer is a failure.
     body_bytes: int = 8 << 20
-    document_bytes: int = 32 << 20  # the same for documents such as PDF, which can't be read in part
+    # The same for documents such as PDF, which can't be read in part.
+    document_bytes: int = 32 << 20
     in_flight_bytes: int = 32 << 20  # of all bodies that are being received
     header_bytes: int = 64 << 10
     header_count: int = 256
     total_s: float = 60.0
     connect_s: float = 10.0
-    slow_bytes_per_s: int = 200  # a response slower than this for `slow_s` is aborted
+    # A response slower than this for `slow_s` is aborted.
+    slow_bytes_per_s: int = 200
     slow_s: int = 20
     retry_after_s: float = 86_400.0  # maximum of Retry-After
 
@@ -54,11 +56,15 @@ class NetworkOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     proxy: str = ""
     resolve: Mapping[str, str] = {}
     verify_tls: bool = True
-    ca_file: str = ""  # certificates to trust; empty: the system's
+    # Certificates to trust; empty: the system's.
+    ca_file: str = ""
     allow_private: bool = False
-    connections: int = 64  # maximum of open connections and of requests in flight
-    cookies: bool = False  # return the cookies that hosts set, in this process only
-    language: str = ""  # preferred language code, sent as Accept-Language; empty: none
+    # Maximum of open connections and of requests in flight.
+    connections: int = 64
+    # Return the cookies that hosts set, in this process only.
+    cookies: bool = False
+    # Preferred language code, sent as Accept-Language; empty: none.
+    language: str = ""
     identity: RequestIdentity | None = None  # credentials and signature of requests
 
 

@@ -15,7 +15,8 @@ from opilio.core.caches import evict_oldest
 
 TIMEOUT_S = 10.0
 KEEP_S = 60.0  # as libcurl
-MAX_LOOKUPS = 512  # that have not ended, also those that nothing waits for any more
+# That have not ended, also those that nothing waits for any more.
+MAX_LOOKUPS = 512
 MAX_NAMES = 20_000
 
 Addresses = tuple[str, ...]
@@ -25,7 +26,8 @@ def system_addresses(name: str) -> Addresses:
     """What the system's resolver knows, in the order in which to try them; empty for an unknown name."""
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):  # UnicodeError: a label too long for IDNA
+    # UnicodeError: a label too long for IDNA.
+    except (OSError, UnicodeError):
         return ()
     return tuple(dict.fromkeys(str(address[0]) for *_, address in found))
 
@@ -36,7 +38,8 @@ class NameResolver:
     def __init__(self, look_up: Callable[[str], Addresses] = system_addresses, timeout_s: float = TIMEOUT_S) -> None:
         self._look_up = look_up
         self._timeout_s = timeout_s
-        self._known: dict[str, tuple[float, Addresses]] = {}  # with the time until which it counts
+        # With the time until which it counts.
+        self._known: dict[str, tuple[float, Addresses]] = {}
         self._running: dict[str, asyncio.Future[Addresses]] = {}
 
     async def addresses(self, name: str) -> Addresses:
@@ -61,7 +64,8 @@ class NameResolver:
 
         def run() -> None:
             found = self._look_up(name)
-            with suppress(RuntimeError):  # the loop is closed
+            # The loop is closed.
+            with suppress(RuntimeError):
                 loop.call_soon_threadsafe(finish, found)
 
         def finish(found: Addresses) -> None:
@@ -71,7 +75,8 @@ class NameResolver:
 
         try:
             Thread(target=run, daemon=True, name="name lookup").start()
-        except RuntimeError:  # too many threads
+        # Too many threads.
+        except RuntimeError:
             finish(())
         return lookup
 

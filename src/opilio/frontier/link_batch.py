@@ -21,7 +21,8 @@ from opilio.frontier.policy import (
 )
 from opilio.frontier.schema import DROPPED, QUEUED, pack_keys
 
-PendingUpdate = tuple[int, bytes | None]  # links found since the row was written, parents if there are new ones
+# Links found since the row was written, parents if there are new ones.
+PendingUpdate = tuple[int, bytes | None]
 NO_UPDATE: PendingUpdate = (0, None)
 
 
@@ -38,7 +39,8 @@ class CachedUrl(msgspec.Struct, gc=False):
     depth: int
     tunnel: int
     parent: int
-    parents: tuple[int, ...] = ()  # first finder first, at most MAX_PARENTS
+    # First finder first, at most MAX_PARENTS.
+    parents: tuple[int, ...] = ()
     priority: float = 0.0
     timer: float | None = None
     waiting: bool = False
@@ -64,7 +66,8 @@ class LinkBatch:
         self.promoted: dict[int, CachedUrl] = {}
         self._policy = policy
         self._now = now
-        self._sources: dict[int, Lead] = {}  # the link whose features count
+        # The link whose features count.
+        self._sources: dict[int, Lead] = {}
         self._refused: list[tuple[object, ...]] = []
         self._refused_keys: list[int] = []
 

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from opilio.core.records import Lead, Tier, UrlState
 from opilio.frontier.policy import QueuePosition
 
-SortKey = tuple[int, float, int, int]  # (-tier, -priority, seq, key): ascending is best first
+# (-tier, -priority, seq, key): ascending is best first.
+SortKey = tuple[int, float, int, int]
 
 
 class UrlEntry:

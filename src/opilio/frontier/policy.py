@@ -249,8 +249,10 @@ class MergeState(NamedTuple):
     depth: int
     tunnel: int
     parent: int
-    parents: tuple[int, ...]  # first finder first, at most MAX_PARENTS
-    better: bool = False  # the new link became the one whose features count
+    # First finder first, at most MAX_PARENTS.
+    parents: tuple[int, ...]
+    # The new link became the one whose features count.
+    better: bool = False
 
 
 def combine_scores(policy: MergePolicy, old: float, new: float) -> float:
@@ -294,7 +296,8 @@ EXPIRED = "expired"
 class FrontierLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How much a frontier may hold; 0 means no limit. Refused and dropped URLs are recorded with the reason."""
 
-    queued: int = 0  # above it the entries of lowest priority are dropped in batches
+    # Above it the entries of lowest priority are dropped in batches.
+    queued: int = 0
     host_total: int = 0  # URLs ever accepted from one host
 
     @property
@@ -317,7 +320,8 @@ class FrontierPolicy(msgspec.Struct, frozen=True, kw_only=True):
     refusal_reason: Callable[[str], str] = refuse_nothing
     # Hosts that the user wants first. The set may change: the SQLite frontier reads it for every lease.
     boosted: Set[str] = frozenset()
-    delay_s: float = 1.0  # between requests to a host that has no delay of its own
+    # Between requests to a host that has no delay of its own.
+    delay_s: float = 1.0
     # While a better link is in flight or waits for its host, links below this share of its sort key wait too.
     patience: float = 0.0
 
@@ -359,7 +363,8 @@ class Patience:
     def __init__(self, share: float) -> None:
         self._share = share
         self._least = -inf
-        self.held_until = 0.0  # when links that were held up may be leased; 0: none was
+        # When links that were held up may be leased; 0: none was.
+        self.held_until = 0.0
 
     def begin(self, best_waiting: Callable[[], float | None]) -> None:
         """Begin a lease. `best_waiting`: the best sort key of a link in flight or at a host that wakes soon."""

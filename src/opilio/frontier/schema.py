@@ -15,7 +15,8 @@ from array import array
 from opilio.core.protocols import Database
 from opilio.core.records import UrlState
 
-QUEUED, WAITING, DONE, FAILED, DROPPED = range(5)  # WAITING: queued, but not before a time (a retry)
+# WAITING: queued, but not before a time (a retry).
+QUEUED, WAITING, DONE, FAILED, DROPPED = range(5)
 STATE_BY_CODE = {
     QUEUED: UrlState.QUEUED,
     WAITING: UrlState.QUEUED,

@@ -24,17 +24,22 @@ from opilio.topic.topic import ExamplePage
 MAX_PAGE_TERMS = 120  # the most distinctive terms of a page
 # Pages with a coverage below this share of the middle are certainly off topic.
 SURELY_IRRELEVANT_SHARE = 0.6
-PAGES_FOR_HALF_SHARE = 10.0  # on-topic pages after which the model has half of its share
-REFIT_RELEVANT_PAGES = 10  # new on-topic pages that trigger a refit
+# On-topic pages after which the model has half of its share.
+PAGES_FOR_HALF_SHARE = 10.0
+# New on-topic pages that trigger a refit.
+REFIT_RELEVANT_PAGES = 10
 # At least this share of the on-topic pages must be new: with many pages, ten more change little.
 REFIT_RELEVANT_SHARE = 0.1
-REFIT_IRRELEVANT_PAGES = 500  # new off-topic pages that trigger a refit
+# New off-topic pages that trigger a refit.
+REFIT_IRRELEVANT_PAGES = 500
 LABEL_WEIGHT = 8.0  # weight of a user's label in pages
 MODEL_REASONS = 6
-COVERAGE_WINDOW = 400  # recent pages whose coverage determines the middle
+# Recent pages whose coverage determines the middle.
+COVERAGE_WINDOW = 400
 MIN_CLUSTER_PAGES = 5
 SPLIT_POSITION = 0.6
-MIDDLE_PRIOR_PAGES = 40.0  # pages after which the fitted middle counts as much as the given one
+# Pages after which the fitted middle counts as much as the given one.
+MIDDLE_PRIOR_PAGES = 40.0
 MIN_MIDDLE, MAX_MIDDLE = 0.12, 0.45
 # Weights of log-odds where the link to a page counts too: fitted to the pages of 46 crawls of six webs, and the same
 # within 0.1 when each web in turn is left out (docs/lab/judge.md).
@@ -42,7 +47,8 @@ PAGE_WEIGHT, LINK_BIAS = 0.65, 0.2
 # Log-odds by which a page that is e times as long as the crawl's pages on average loses, if no other weight is given: a
 # long page covers words of the topic by chance (docs/lab/judge.md).
 LENGTH_WEIGHT, MAX_LENGTH = 0.6, 2.0
-MIN_CHANCE = 0.005  # probabilities are bounded to this and its complement
+# Probabilities are bounded to this and its complement.
+MIN_CHANCE = 0.005
 # Labels before scores are corrected by them, and the standard deviation of the correction in log-odds before any label:
 # chosen on the development topics (docs/lab/judge.md).
 MIN_LABELS, OFFSET_DEVIATION = 5, 1.0
@@ -88,7 +94,8 @@ class LearnedJudge(BaseLearner):
         # Only examples need the background: a crawl soon finds off-topic pages (docs/lab/committee.md).
         self.model = TextModel(self._document_frequency if examples else None)
         self._coverages: deque[float] = deque(maxlen=COVERAGE_WINDOW)
-        self._lengths: deque[float] = deque(maxlen=COVERAGE_WINDOW)  # logarithms of numbers of words
+        # Logarithms of numbers of words.
+        self._lengths: deque[float] = deque(maxlen=COVERAGE_WINDOW)
         self._last_sample: tuple[Reading, TermIds] | None = None
         for page, positive in examples if share else ():
             self._add_page(self._distinctive_terms(*base.words.example_counts(page)), positive)

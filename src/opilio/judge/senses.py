@@ -18,7 +18,8 @@ from opilio.topic.setup import BuildContext
 from opilio.topic.topic import OTHER_SENSE, ContextRule, SenseWeights, nearby_terms
 
 SENSES_STATE = "senses"  # name of the state among the snapshots
-LEARNT = "learnt company"  # the reason of a rejection by words that were learned
+# The reason of a rejection by words that were learned.
+LEARNT = "learnt company"
 PAGES_PER_VERSION = 10
 MIN_TERM_PAGES = 3
 MIN_RATIO = 4.0
@@ -75,8 +76,10 @@ class ContextJudge:
 
 class _CompanyState(msgspec.Struct, array_like=True):
     version: int = 0
-    pages: list[int] = msgspec.field(default_factory=lambda: [0, 0])  # irrelevant, relevant
-    counts: dict[int, list[int]] = {}  # term -> on how many of both it is near the ambiguous word
+    # Irrelevant, relevant.
+    pages: list[int] = msgspec.field(default_factory=lambda: [0, 0])
+    # Term -> on how many of both it is near the ambiguous word.
+    counts: dict[int, list[int]] = {}
 
 
 class WordCompany(BaseLearner):

@@ -107,7 +107,8 @@ COVERAGE_REASONS = 10
 MAX_IDF = 7.0
 # Occurrences with half of the maximum effect on a page of length 0.
 HALF_SATURATION = 0.5
-SATURATION_PER_WORD = 0.003  # more occurrences are needed on longer pages
+# More occurrences are needed on longer pages.
+SATURATION_PER_WORD = 0.003
 
 
 class CoverageJudge:

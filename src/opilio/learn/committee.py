@@ -28,9 +28,12 @@ from opilio.learn.success_rates import LinkExample
 from opilio.learn.word_model import LinkFeatures, unpack_features, url_prefixes
 from opilio.text.term_arrays import distinct
 
-LABEL_REPEATS = 4  # a user's label is learned this many times, a judge's verdict once
-MAX_COUNTED_PARENTS = 32_000  # more pages that link to one URL are not counted
-MIN_SCORE_CHANGE = 4e-3  # a smaller change of a score is not written to the frontier
+# A user's label is learned this many times, a judge's verdict once.
+LABEL_REPEATS = 4
+# More pages that link to one URL are not counted.
+MAX_COUNTED_PARENTS = 32_000
+# A smaller change of a score is not written to the frontier.
+MIN_SCORE_CHANGE = 4e-3
 
 
 class FoundLinks(NamedTuple):

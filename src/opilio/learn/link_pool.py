@@ -227,12 +227,14 @@ MIN_RECENT, MAX_RECENT_HITS = 6, 2
 # that were tried least are often traps then (docs/lab/committee.md).
 ENOUGH_HITS = 30
 MAX_LINKS = 8  # at once
-LINKS_PER_QUEUED = 10_000  # a longer queue takes longer to search: it is searched for one more link at once
+# A longer queue takes longer to search: it is searched for one more link at once.
+LINKS_PER_QUEUED = 10_000
 MAX_REMEMBERED = 1_000
 PRIOR_ANSWERED = 3.0
 # Scores are mostly noise then: their order counts, but less than how close a link is to the seeds, …
 SCORE_POWER, STEP_FACTOR = 0.5, 0.5
-_CANDIDATES = 20  # for each wanted link: only one per host is taken
+# For each wanted link: only one per host is taken.
+_CANDIDATES = 20
 CountTries = Callable[[HashArray], RateArray]
 
 

@@ -155,8 +155,10 @@ class DenseModel:
         self.weights[places] = self.prior[places]
 
 
-MIN_LEAD = 1.0  # nats by which the full model must have predicted gain
-LEAD_DECAY = 0.99  # per example: about the last hundred count
+# Nats by which the full model must have predicted gain.
+MIN_LEAD = 1.0
+# Per example: about the last hundred count.
+LEAD_DECAY = 0.99
 _TRIAL_PREFIX = b"on trial\x00"
 
 
@@ -239,7 +241,8 @@ def log_losses(logits: Matrix, labels: Matrix) -> Matrix:
 _LINK_PRIORS = {
     "url": 1.6,  # α
     "anchor": 2.5,  # β
-    "parent": 2.0,  # γ: score of the best page that links to it
+    # γ: score of the best page that links to it.
+    "parent": 2.0,
     "around": 1.4,  # ω
     "same host": 0.0,
     "textless": -0.3,
@@ -247,27 +250,38 @@ _LINK_PRIORS = {
     "query": -0.2,
     # Similarity of the link's words to the topic's Dewey classes; 0 if not computed.
     "galaxy": 1.0,
-    "T-Graph": 0.5,  # closeness to a target in the T-Graph (S2-32); 0 without one
+    # Closeness to a target in the T-Graph (S2-32); 0 without one.
+    "T-Graph": 0.5,
     "similarity": 0.5,  # to the matching node (OSM)
-    "layer": 0.5,  # closeness of its page to a target in the context graph
-    "S3": 0.0,  # the topic score of S3-17 without the parents; 0 if not computed
-    "genre": 0.5,  # genre words at the link (S3-23); 0 if no genre is wanted
-    "S1": 1.0,  # the probability from a trained S1 learner; 0 without one
-    "meaning": 0.0,  # similarity of its meaning to the topic; for the model of meanings
+    # Closeness of its page to a target in the context graph.
+    "layer": 0.5,
+    # The topic score of S3-17 without the parents; 0 if not computed.
+    "S3": 0.0,
+    # Genre words at the link (S3-23); 0 if no genre is wanted.
+    "genre": 0.5,
+    # The probability from a trained S1 learner; 0 without one.
+    "S1": 1.0,
+    # Similarity of its meaning to the topic; for the model of meanings.
+    "meaning": 0.0,
 }
 # Features that the crawl learns.
 _CRAWL_PRIORS = {
     "words at it": 0.5,  # word values of URL and anchor
-    "words around": 0.0,  # word values of the context and the heading above
-    "meaning learned": 0.0,  # what words of its meaning are worth; for the model of meanings
+    # Word values of the context and the heading above.
+    "words around": 0.0,
+    # What words of its meaning are worth; for the model of meanings.
+    "meaning learned": 0.0,
     "found": 0.5,  # how many pages link to it
     "relevant parents": 0.5,
     "tunnel": -0.3,
-    "tag path": 1.5,  # success of links with the same tag path
+    # Success of links with the same tag path.
+    "tag path": 1.5,
     "directory": 1.5,
     "host": 1.0,
-    "list": 2.5,  # success of the other links of the same list
-    "page": 1.0,  # success of the other links of the same page
+    # Success of the other links of the same list.
+    "list": 2.5,
+    # Success of the other links of the same page.
+    "page": 1.0,
 }
 # The prior weights are the papers' scores, used before anything is learned (cold start).
 PRIOR_WEIGHTS = {"bias": -2.2, **_LINK_PRIORS, **_CRAWL_PRIORS}
@@ -285,11 +299,14 @@ LINK_FEATURE_SLICE = slice(1, 1 + len(_LINK_PRIORS))
 
 # Chosen on the development topics of six webs (docs/lab/meaning.md).
 SIMILARITY_WEIGHT, VALUE_WEIGHT = 1.3, 0.5  # prior weights
-VECTOR_STRENGTH = 2.0  # of the prior of a component, in examples; 1 for the other features
+# Of the prior of a component, in examples; 1 for the other features.
+VECTOR_STRENGTH = 2.0
 FIT_EVERY = 4  # examples
-MEAN_PRIOR = 3.0  # links with a similarity and value of 0 in the means
+# Links with a similarity and value of 0 in the means.
+MEAN_PRIOR = 3.0
 MAX_CORRECTION = 4.0
-RECENT_LINKS = 30  # whose mean reward says how often the first opinion fails
+# Whose mean reward says how often the first opinion fails.
+RECENT_LINKS = 30
 PRIOR_REWARD, PRIOR_LINKS = 0.3, 5.0  # of that mean
 # The weight falls below 1 where more than half of the recent links paid, …
 WEIGHT_PER_FAILURE = 2.0

@@ -93,7 +93,8 @@ class CommitteeModels:
 GLOBAL_BUCKET = np.full(1, 1 << 31, dtype=np.uint32)
 # The bucket of the table "alive" for the first fetches of hosts.
 NEW_HOST_BUCKET = np.full(1, (1 << 31) + 1, dtype=np.uint32)
-PRIOR_ALIVE_RATE = 0.9  # prior share of links that lead to a page
+# Prior share of links that lead to a page.
+PRIOR_ALIVE_RATE = 0.9
 DEFAULT_EXPLORATION = 0.33
 
 
@@ -101,16 +102,20 @@ class CommitteeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options for tuning and ablations."""
 
     capacity: int = 100_000  # links kept in memory for rescoring
-    shrinkage: float = 2.0  # pseudo-tries of the base rate in the rate of a list
+    # Pseudo-tries of the base rate in the rate of a list.
+    shrinkage: float = 2.0
     credit: float = 0.4  # γ of delayed credit; 0: off
-    explore: float = DEFAULT_EXPLORATION  # share of the links that go to hosts tried least, while hardly any pays
+    # Share of the links that go to hosts tried least, while hardly any pays.
+    explore: float = DEFAULT_EXPLORATION
     siblings: bool = True
     words: bool = True  # hashed words
     without: tuple[str, ...] = ()  # names of dense features to disable
-    statistics: bool = True  # success rates of tag paths, directories and hosts
+    # Success rates of tag paths, directories and hosts.
+    statistics: bool = True
     learn: bool = True  # False: a link keeps its first score
     rescore: bool = True
-    top: int = 128  # best links that are always scored exactly
+    # Best links that are always scored exactly.
+    top: int = 128
 
 
 class CommitteeScoring(CommitteeModels):
@@ -268,8 +273,10 @@ class LinkLesson(msgspec.Struct, frozen=True, array_like=True):
 
     visit: LinkVisit
     row: bytes = b""  # the link as it was queued
-    queued_score: float = -1.0  # its score in the queue; -1: it was not queued
-    old_reward: float = -1.0  # the reward learned before, if the user corrected it
+    # Its score in the queue; -1: it was not queued.
+    queued_score: float = -1.0
+    # The reward learned before, if the user corrected it.
+    old_reward: float = -1.0
 
 
 class SourcePage(msgspec.Struct, frozen=True):

@@ -95,7 +95,8 @@ class SuccessRates:
 
 
 MAX_CREDIT_VISITS = 4_096  # visits whose features are kept
-MIN_FETCHED_CHILDREN = 3  # fetched links of a page before it gets credit
+# Fetched links of a page before it gets credit.
+MIN_FETCHED_CHILDREN = 3
 
 
 class LinkExample(NamedTuple):

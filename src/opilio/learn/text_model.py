@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 TermIds = NDArray[np.int64]
 SMOOTHING = 2.0
 MIN_TERM_PAGES = 2  # terms of one page are ignored
-MIN_CLASS_PAGES = 3  # pages of each class before the model is used
+# Pages of each class before the model is used.
+MIN_CLASS_PAGES = 3
 MAX_TERMS = 40_000
-SCALE_PAGES = 100  # pages of each class that determine the scale
+# Pages of each class that determine the scale.
+SCALE_PAGES = 100
 MAX_BACKGROUND_PAGES = 10.0
 NEGATIVE, POSITIVE = 0, 1
 DocumentFrequency = Callable[[TermIds], NDArray[np.float64]]
@@ -32,10 +34,12 @@ class TextScale(msgspec.Struct, array_like=True):
     center: float = 0.0
     factor: float = 0.0  # 0: not fitted
     version: int = 0
-    fitted_middle: float = 0.0  # the judge's middle at the last fit; 0: none yet
+    # The judge's middle at the last fit; 0: none yet.
+    fitted_middle: float = 0.0
     # Pages on the topic at the last fit: between fits the model is the same in all processes.
     fitted_pages: float = 0.0
-    mean_length: float = 0.0  # mean logarithm of the number of words of all pages; 0: none yet
+    # Mean logarithm of the number of words of all pages; 0: none yet.
+    mean_length: float = 0.0
 
 
 class TextModelState(msgspec.Struct, array_like=True):

@@ -35,7 +35,8 @@ from opilio.store.versions import count_answers, links_of
 from opilio.topic.setup import resolve_settings
 
 BACKLINK_QUERY = "link:{url}"
-MAX_QUERIED_PAGES = 20  # pages of one level that engines are asked about: their budgets are small
+# Pages of one level that engines are asked about: their budgets are small.
+MAX_QUERIED_PAGES = 20
 ProgressCallback = Callable[[str], None]
 
 

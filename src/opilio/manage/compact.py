@@ -166,7 +166,8 @@ class RepairReport(msgspec.Struct, kw_only=True):
 
     problems: list[str] = []  # that remain
     repaired: list[str] = []
-    accepted: list[str] = []  # damage that can't be repaired: the files are used as they are
+    # Damage that can't be repaired: the files are used as they are.
+    accepted: list[str] = []
     fetched_again: int = 0
 
 

@@ -62,7 +62,8 @@ class MergeResult(msgspec.Struct, kw_only=True):
 
     pages: int = 0
     versions: int = 0
-    duplicates: int = 0  # pages of several collections with the same address and text
+    # Pages of several collections with the same address and text.
+    duplicates: int = 0
     urls: int = 0
 
 
@@ -108,7 +109,8 @@ def _merge_folders(sources: Sequence[Path], into: Path, now: float, names: str) 
     if has_writer(part):
         raise CollectionError(f"--into {into}: another merge is making it; wait for it or stop it")
     if part.exists():
-        shutil.rmtree(part)  # of a merge that was killed: the name is ours
+        # Of a merge that was killed: the name is ours.
+        shutil.rmtree(part)
     collection = Collection.create(part, _config(sources[0]), (create_frontier, create_seen))
     try:
         with ExitStack() as held:
@@ -119,7 +121,8 @@ def _merge_folders(sources: Sequence[Path], into: Path, now: float, names: str) 
         # Before the lock is released: no other process may mistake it for the rest of a killed merge.
         _rename_into_place(part, into)
     except BaseException as error:
-        shutil.rmtree(part, ignore_errors=True)  # most often the disk is full: it must not stay so
+        # Most often the disk is full: it must not stay so.
+        shutil.rmtree(part, ignore_errors=True)
         if isinstance(error, sqlite3.Error):
             raise database_error(part, error) from error
         raise

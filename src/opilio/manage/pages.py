@@ -122,7 +122,8 @@ PAGE_COLUMNS = (*(column.name for column in EXPORTED_COLUMNS), *COMPUTED_COLUMNS
 TEXT_COLUMN = "text"
 POLARITY_COLUMN = "polarity"  # of the main text (S3-F1)
 LANGUAGE_COLUMN = "language"
-BATCH_ROWS = 500  # of an Arrow batch and of a Parquet row group
+# Of an Arrow batch and of a Parquet row group.
+BATCH_ROWS = 500
 SHOWN_PAGES = 10  # rows of a table that is displayed
 SHOWN_COLUMNS = ("url", "title", "score", "relevant")
 

@@ -20,10 +20,12 @@ from opilio.core.display import html_fields
 from opilio.core.events import BatchCommitted, Event, HostBackedOff, SeedsFound, VisitFailed
 from opilio.core.records import Outcome, PageChange
 
-WINDOW = 500  # pages that the current harvest is counted over
+# Pages that the current harvest is counted over.
+WINDOW = 500
 PRINT_INTERVAL_S = 10.0  # between two plain lines
 NOTEBOOK_INTERVAL_S = 1.0  # between two updates of a cell
-Figures = Sequence[tuple[str, str]]  # names and values, in the order they are shown
+# Names and values, in the order they are shown.
+Figures = Sequence[tuple[str, str]]
 
 
 class ProgressDisplay(Protocol):

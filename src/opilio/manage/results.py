@@ -52,10 +52,13 @@ class Status(Displayable, msgspec.Struct, frozen=True, kw_only=True, omit_defaul
     # The ranker's estimate of the relevant pages that are still in the queue.
     expected_relevant: float | None = None
     truncated: int = 0  # pages of which a part is missing
-    rendered: int = 0  # pages read as a browser shows them, with the relevant ones among them
+    # Pages read as a browser shows them, with the relevant ones among them.
+    rendered: int = 0
     rendered_relevant: int = 0
-    found_by_rendering: int = 0  # relevant pages that only links of rendered pages led to
-    needs_browser: int = 0  # nearly empty pages with scripts that were not rendered
+    # Relevant pages that only links of rendered pages led to.
+    found_by_rendering: int = 0
+    # Nearly empty pages with scripts that were not rendered.
+    needs_browser: int = 0
     walls: list[Wall] | None = None  # None if no host showed one
     # One line for each agent by name; None for a crawl without agents.
     agents: dict[str, str] | None = None
@@ -129,7 +132,8 @@ class PageExplanation(msgspec.Struct, frozen=True, kw_only=True):
 
     title: str
     score: float
-    probability: float | None  # the score, corrected by the user's labels of other pages; None with too few labels
+    # The score, corrected by the user's labels of other pages; None with too few labels.
+    probability: float | None
     labels: int  # the number of these labels
     relevant: bool
     reasons: tuple[Reason, ...]
@@ -140,7 +144,8 @@ class PageExplanation(msgspec.Struct, frozen=True, kw_only=True):
     fetched_at: float
     language: str
     genre: str
-    truncated: str  # why a part of the page is missing; empty for a whole page
+    # Why a part of the page is missing; empty for a whole page.
+    truncated: str
     rendered: bool  # read as a browser shows it
 
 

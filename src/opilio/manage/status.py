@@ -33,7 +33,8 @@ from opilio.topic.evolving import restored_table
 from opilio.topic.topic import Topic
 from opilio.topic.weights import WeightTable
 
-STOPPED = "stopped"  # stopped with the crawl: it continues with it
+# Stopped with the crawl: it continues with it.
+STOPPED = "stopped"
 MAX_SHOWN_WORDS = 10  # of a table that are shown
 
 
@@ -95,13 +96,17 @@ _WALL_ADVICE = {
 BROWSER_ADVICE = "crawl with --browser (pip install 'opilio[browser]', and install Chromium)"
 MAX_NAMED_HOSTS = 3
 FORECAST_FETCHES = (1_000, 5_000, 20_000)
-MIN_FETCHES = 50  # fetches, and one relevant page, before there is a forecast
+# Fetches, and one relevant page, before there is a forecast.
+MIN_FETCHES = 50
 MEAN_EXPONENT = 0.6
-EXPONENT_STRENGTH = 40.0  # relevant pages after which the crawl's own exponent counts as much as the mean
+# Relevant pages after which the crawl's own exponent counts as much as the mean.
+EXPONENT_STRENGTH = 40.0
 MAX_EXPONENT = 1.5
 EXPONENT_SPREAD = 0.35  # standard deviation of the exponent
-COUNT_SPREAD = 1.0  # of the count, in Poisson's standard deviations
-LEVEL_80 = 1.2816  # standard deviations on each side of an interval of 80 %
+# Of the count, in Poisson's standard deviations.
+COUNT_SPREAD = 1.0
+# Standard deviations on each side of an interval of 80 %.
+LEVEL_80 = 1.2816
 
 
 def collection_status(folder: Path, *, forecast: bool = False) -> Status:

@@ -36,7 +36,8 @@ from opilio.topic.wordnet import Suggestion, WordNet
 MIN_EXAMPLES = 3
 MIN_TABLE_WORDS = 3
 LARGE_TABLE_WORDS = 10
-MIN_AUC = 0.8  # of a random example and a random counter-example, how often the example must come first
+# Of a random example and a random counter-example, how often the example must come first.
+MIN_AUC = 0.8
 MIN_FOUND_SHARE = 0.7
 MAX_CLEAR_SENSES = 2
 HOUR_S = 3600.0
@@ -47,9 +48,11 @@ class TopicReport(msgspec.Struct, frozen=True, kw_only=True):
 
     examples: int = 0
     counterexamples: int = 0
-    found: int = 0  # examples judged relevant by the table of the others
+    # Examples judged relevant by the table of the others.
+    found: int = 0
     mistaken: int = 0  # counter-examples judged relevant
-    area: float | None = None  # under the ROC curve: 1 separates fully, 0.5 not at all
+    # Under the ROC curve: 1 separates fully, 0.5 not at all.
+    area: float | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -149,7 +152,8 @@ def _judge(topic: Topic, vocabulary: Vocabulary, mixture: SourceWeights) -> Cosi
     try:
         table = build_topic_table(topic, vocabulary, background_idf, mixture)
     except TopicError:
-        return None  # the page left out was all there is
+        # The page left out was all there is.
+        return None
     return CosineJudge(EvolvingTopic(table), PageTerms(vocabulary.terms))
 
 
@@ -203,7 +207,8 @@ def _separation_warnings(report: TopicReport) -> list[str]:
     return warnings
 
 
-ACCEPTED_WEIGHT = 0.5  # of an accepted word, relative to the user's heaviest word
+# Of an accepted word, relative to the user's heaviest word.
+ACCEPTED_WEIGHT = 0.5
 # Keywords looked up in the thesaurus: suggestions for the hundredth word are of no use.
 MAX_LOOKED_UP_KEYWORDS = 10
 
@@ -252,7 +257,8 @@ def suggest_words(topic: Topic, wordnet: WordNet) -> list[Suggestion]:
     company = [topic.name, *topic.keywords]
     heaviest = sorted(topic.keywords, key=lambda word: -topic.keywords[word])[:MAX_LOOKED_UP_KEYWORDS]
     terms = Vocabulary().terms
-    known = {tuple(terms(text)) for text in company}  # another form of the same word adds nothing
+    # Another form of the same word adds nothing.
+    known = {tuple(terms(text)) for text in company}
     found: dict[str, Suggestion] = {}
     for word in heaviest or [topic.name, *topic.name.split()]:
         for suggestion in wordnet.suggestions(word, company):
@@ -281,7 +287,8 @@ def _add_keywords(document: tomlkit.TOMLDocument, words: list[str]) -> None:
     """Put words into a document's topic, and leave everything else as the person wrote it, comments too."""
     topic: Any = document["topic"]
     keywords = topic.get("keywords")
-    if not isinstance(keywords, dict):  # a list has no weights
+    # A list has no weights.
+    if not isinstance(keywords, dict):
         topic["keywords"] = tomlkit.inline_table()
         topic["keywords"].update(dict.fromkeys(keywords or (), 1.0))
         keywords = topic["keywords"]

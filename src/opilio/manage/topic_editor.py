@@ -39,7 +39,8 @@ from opilio.topic.setup import load_genre_definitions
 from opilio.topic.topic import Topic
 from opilio.topic.weights import WeightTable, table_from_weights
 
-MAX_PREVIEW_PAGES = 60  # known pages that a preview judges again: half sure ones, half doubtful ones
+# Known pages that a preview judges again: half sure ones, half doubtful ones.
+MAX_PREVIEW_PAGES = 60
 
 
 class TopicPreview(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +48,8 @@ class TopicPreview(msgspec.Struct, frozen=True, kw_only=True):
 
     added: tuple[str, ...]
     removed: tuple[str, ...]
-    pages: tuple[dict[str, Any], ...]  # url, title, before, after, relevant_before, relevant_after
+    # URL, title, before, after, relevant_before, relevant_after.
+    pages: tuple[dict[str, Any], ...]
 
     @property
     def changed(self) -> int:
@@ -165,7 +167,8 @@ def _load_topics(collection: Collection, settings: Settings) -> dict[str, TopicL
     topics = build_analysis_parts(settings, stored_topic(collection), latest_snapshots(collection)).topics
     for name, topic in topics.items():
         JournaledLearner(topic, collection, name).replay()
-        topic.take_events(0.0)  # they were reported
+        # They were reported.
+        topic.take_events(0.0)
     return topics
 
 

@@ -95,7 +95,8 @@ def _evaluate(
     material: CollectionTrainingSet | FixedTrainingSet, names: Sequence[str], source: str
 ) -> LearnerComparison:
     try:
-        return compare_learners(material, names, time.process_time)  # others may use the machine too
+        # Others may use the machine too.
+        return compare_learners(material, names, time.process_time)
     except UsageError as error:
         raise UsageError(f"{source}: {error}") from error
 

@@ -109,8 +109,10 @@ class IntegrityProblem(msgspec.Struct, frozen=True):
 
     message: str
     derived: bool = False
-    lost_record: StoredRecord | None = None  # the row whose record is missing or damaged
-    damage: bool = False  # bytes of the database that differ from their checksum
+    # The row whose record is missing or damaged.
+    lost_record: StoredRecord | None = None
+    # Bytes of the database that differ from their checksum.
+    damage: bool = False
 
 
 def verify(folder: Path) -> list[str]:
@@ -209,7 +211,8 @@ def _records(collection: Collection) -> Iterator[IntegrityProblem]:
 def _records_of(name: str, file: BinaryIO, rows: Iterable[StoredRecord], size: int) -> Iterator[IntegrityProblem]:
     end = 0
     for row in rows:
-        if end == 0:  # the record that opens the file
+        # The record that opens the file.
+        if end == 0:
             problem = record_problem(file.read(row.offset))
             if problem:
                 yield IntegrityProblem(f"{name} at 0: {problem}")

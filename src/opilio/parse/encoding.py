@@ -18,7 +18,8 @@ from opilio.core.errors import ParseError
 
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([^\s"';,]+)""", re.IGNORECASE)
 _XML_CHARSET = re.compile(rb"""<\?xml\s[^>]*?\bencoding\s*=\s*["']([\w.:-]+)["']""").match
-_DECLARATION_BYTES = 1_024  # a declaration must be within these first bytes
+# A declaration must be within these first bytes.
+_DECLARATION_BYTES = 1_024
 _NON_ASCII = re.compile(r"[^\x00-\x7f]+")
 # Encodings whose Python codec has another name or supports fewer characters than the web's.
 _CODECS = {
@@ -142,7 +143,8 @@ class ContentKind(Enum):
     XHTML = auto()
     PLAIN = auto()
     MARKDOWN = auto()
-    DOCUMENT = auto()  # anything else: a document reader decides
+    # Anything else: a document reader decides.
+    DOCUMENT = auto()
 
 
 _KINDS = {

@@ -63,10 +63,12 @@ _MAIN_SHARE = 0.6
 # A rule removes an element only if more than this share of the text is left.
 _LEFT_SHARE = 0.3
 _COPYRIGHT = re.compile(r"©|\(c\)\s|copyright\b", re.IGNORECASE)
-_MAX_COPYRIGHT = 300  # characters of a line at the end of a page
+# Characters of a line at the end of a page.
+_MAX_COPYRIGHT = 300
 _LINK_LISTS = ("ul", "ol", "table", "div", "p", "td", "dl", "center")
 _LINK_SHARE = 0.7
-_LONG_TEXT = 25  # characters outside links that make a list content
+# Characters outside links that make a list content.
+_LONG_TEXT = 25
 
 
 def find_main_content(document: Document) -> Element | None:

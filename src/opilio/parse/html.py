@@ -69,7 +69,8 @@ def parse_plain_text(url: str, text: str, encoding: str, limit: int) -> Page:
 MAX_LINKS = 5_000
 MAX_FEEDS = 5
 MAX_LANGUAGE = 100  # characters of its code
-MAX_HEAD_LINKS = 20  # next, previous, refresh, other languages
+# Next, previous, refresh, other languages.
+MAX_HEAD_LINKS = 20
 
 # From bytes and their declared encoding to a tree. The second one (lexbor_tree.py) has the same operations.
 TreeBuilder = Callable[[bytes, str | None], turbohtml.Document]

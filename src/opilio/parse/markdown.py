@@ -14,7 +14,8 @@ from markdown_it import MarkdownIt
 from turbohtml import Element, Markdown, Text
 
 _MAX_SPAN = 50
-_MAX_CELLS = 20_000  # of a table whose merged cells are split
+# Of a table whose merged cells are split.
+_MAX_CELLS = 20_000
 _LAYOUT_CONTENT = "h1,h2,h3,table,form,section,article"
 _LINE_NUMBERS = "td.linenos,td.gutter,td.lineno,td.listing_lines,td.blob-num,td.line-numbers"
 _LONG_CELL = 600  # characters in paragraphs
@@ -52,7 +53,8 @@ def _is_layout(table: Element, cells: list[Element]) -> bool:
 
 def _split_merged_cells(table: Element) -> None:
     """Rows get an empty cell for every column that a cell of this row or of a row above covers."""
-    covered: dict[int, int] = {}  # column -> how many further rows it is covered
+    # Column -> how many further rows it is covered.
+    covered: dict[int, int] = {}
     for row in table.select("tr"):
         column = 0
         for cell in [child for child in row.children if isinstance(child, Element) and child.tag in ("td", "th")]:
@@ -102,7 +104,8 @@ _BLOCKS = "p,div,ul,ol,dl,table,pre,blockquote,h1,h2,h3,h4,h5,h6"
 # How highlighters name the language of a code block: Sphinx, GitHub, Prism, highlight.js, SyntaxHighlighter.
 _LANGUAGE = re.compile(r"(?:^|\s)(?:highlight-source-|highlight-|language-|lang-|brush:\s*)([\w+#-]+)", re.IGNORECASE)
 _NO_LANGUAGE = frozenset({"none", "default", "text", "notranslate", "plaintext"})
-_LANGUAGE_LEVELS = 3  # a code block and the elements around it that may name its language
+# A code block and the elements around it that may name its language.
+_LANGUAGE_LEVELS = 3
 
 
 def render_markdown(main: Element, base: str, *, links: bool = True) -> str:

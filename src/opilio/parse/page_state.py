@@ -46,8 +46,10 @@ def soft_404_phrase(page: Page) -> str:
 
 # A wall is a short page; a consent form lists the purposes.
 MAX_WALL_WORDS, MAX_CONSENT_WORDS = 150, 300
-_MAX_WALL_CHARS = 40 * MAX_WALL_WORDS  # most pages have more, so their titles need no comparison
-_MAX_MARKED_CHARS = 1_500  # a shorter page may be one without a known title
+# Most pages have more, so their titles need no comparison.
+_MAX_WALL_CHARS = 40 * MAX_WALL_WORDS
+# A shorter page may be one without a known title.
+_MAX_MARKED_CHARS = 1_500
 _MAX_WALL_LINKS = 20  # it has no menu of the site
 _TITLE_SEPARATORS = re.compile(" ?[|·•»] ?| [-–—/] ")
 # The whole name of the page: a poem may be called "Just a moment in time". Quick to refuse by its first letter.

@@ -48,8 +48,10 @@ class PageSignals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     content_usage: dict[str, bool] = {}
     tdm_reserved: bool | None = None
     tdm_policy: str = ""
-    rsl: str = ""  # URL of a licence in Really Simple Licensing
-    licence: str = ""  # as stated in the head of the page, by a link, in JSON-LD or in a Link header
+    # URL of a licence in Really Simple Licensing.
+    rsl: str = ""
+    # As stated in the head of the page, by a link, in JSON-LD or in a Link header.
+    licence: str = ""
 
     def denied(self) -> frozenset[str]:
         """The purposes that a signal denies."""

@@ -178,7 +178,8 @@ def _split_lists(marked_blocks: list[str]) -> tuple[list[str], list[tuple[int, i
     blocks: list[str] = []
     lists: list[tuple[int, int]] = []
     opened: list[int] = []
-    count = 0  # of blocks that have text and not only marks
+    # Of blocks that have text and not only marks.
+    count = 0
     for block in marked_blocks:
         opened += [count] * block.count(_LIST_START)
         text = block.replace(_LIST_START, "").replace(_LIST_END, "").strip()

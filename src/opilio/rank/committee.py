@@ -53,8 +53,10 @@ from opilio.topic.page_terms import Idf
 from opilio.topic.setup import BuildContext
 
 _URL_CACHE_SIZE = 1 << 14
-_ANCHOR_CACHE_SIZE = 1 << 14  # anchors of the last few hundred pages, about 200 bytes each
-MAX_ANCHOR_TERMS = 32  # the rest of a longer anchor does not count
+# Anchors of the last few hundred pages, about 200 bytes each.
+_ANCHOR_CACHE_SIZE = 1 << 14
+# The rest of a longer anchor does not count.
+MAX_ANCHOR_TERMS = 32
 MIN_DIRECTION_TERMS = 50
 DIRECTION_RIDGE = 30.0  # words
 _NOTHING = bytes(DIMENSIONS)
@@ -377,7 +379,8 @@ def committee_ranker(
     graph: str = "",
     model: str = "",
 ) -> Ranker:
-    del model, graph  # start files: read once, by the start states of this kind
+    # Start files: read once, by the start states of this kind.
+    del model, graph
     options = CommitteeOptions(
         learn=learn,
         shrinkage=shrinkage,

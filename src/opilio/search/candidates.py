@@ -51,8 +51,10 @@ class OpenIndex(msgspec.Struct, frozen=True, kw_only=True):
     schema: tantivy.Schema
     languages: tuple[str, ...]  # of its documents, most frequent first
     has_past_versions: bool  # it contains past versions of pages
-    load_meanings: Callable[[], PageMeanings]  # the vectors of its pages, read when they are first needed
-    tags: Mapping[str, frozenset[int]] = {}  # of the user: the keys of the pages that have each
+    # The vectors of its pages, read when they are first needed.
+    load_meanings: Callable[[], PageMeanings]
+    # Of the user: the keys of the pages that have each.
+    tags: Mapping[str, frozenset[int]] = {}
 
 
 class SearchCandidate(msgspec.Struct):
@@ -64,13 +66,15 @@ class SearchCandidate(msgspec.Struct):
     text_score: float
     relevance: float
     score: float
-    collections: list[str]  # names of the collections that contain the page
+    # Names of the collections that contain the page.
+    collections: list[str]
     meaning: float = 0.0  # similarity to the query's meaning
     # Shares of a question's words, by their weight, that the page contains: anywhere, in its title, in its beginning
     coverage: float = 0.0
     title_coverage: float = 0.0
     lead_coverage: float = 0.0
-    plain: float = 0.0  # log of the score of the words as written, as a share of the best one
+    # Log of the score of the words as written, as a share of the best one.
+    plain: float = 0.0
 
 
 def merge_candidates(candidates: Iterable[SearchCandidate]) -> list[SearchCandidate]:
@@ -127,7 +131,8 @@ class SearchPlan(msgspec.Struct, frozen=True, kw_only=True):
     text: list[tantivy.Query]
     similarities: list[Matrix] = []
     meaning_weight: float = 0.0
-    near: list[tantivy.Query] = []  # the pages nearest in meaning, and the first ones by plain BM25
+    # The pages nearest in meaning, and the first ones by plain BM25.
+    near: list[tantivy.Query] = []
     plain_best: list[int] = []  # keys of the latter, best first
 
 
@@ -178,23 +183,35 @@ class RankingWeights(msgspec.Struct, frozen=True, kw_only=True):
 
     relevance: float = 0.8
     candidates: int = 200  # best text matches that are reordered
-    near_best_ratio: float = 0.7  # of the second best text score: a match nearly as good
-    half_weight_matches: float = 30.0  # such matches at which relevance has half of its weight
-    meaning: float = 1.0  # of the similarity to the query's meaning, for questions
-    meaning_words: float = 3.0  # in a question of more words each adds to the text score, so meaning counts less
-    meaning_foreign: float = 4.0  # of the meaning of a question in another language than the pages
-    coverage: float = 0.5  # of the share of a question's words that a page contains
+    # Of the second best text score: a match nearly as good.
+    near_best_ratio: float = 0.7
+    # Such matches at which relevance has half of its weight.
+    half_weight_matches: float = 30.0
+    # Of the similarity to the query's meaning, for questions.
+    meaning: float = 1.0
+    # In a question of more words each adds to the text score, so meaning counts less.
+    meaning_words: float = 3.0
+    # Of the meaning of a question in another language than the pages.
+    meaning_foreign: float = 4.0
+    # Of the share of a question's words that a page contains.
+    coverage: float = 0.5
     title_coverage: float = 0.2  # of the share that its title contains
-    lead_coverage: float = 0.7  # of the share that the beginning of its text contains
-    plain: float = 0.3  # of the log of the score of the question's words as written
-    plain_floor: float = 0.1  # the least such score, as a share of the best one
-    plain_pages: int = 10  # first pages by such scores of any of the words, which are candidates too
+    # Of the share that the beginning of its text contains.
+    lead_coverage: float = 0.7
+    # Of the log of the score of the question's words as written.
+    plain: float = 0.3
+    # The least such score, as a share of the best one.
+    plain_floor: float = 0.1
+    # First pages by such scores of any of the words, which are candidates too.
+    plain_pages: int = 10
     # That many of these pages keep a place among that many hits.
     guarded: int = 4
     guarded_places: int = 10
-    meaning_pages: int = 50  # most similar pages that are added to the text matches
+    # Most similar pages that are added to the text matches.
+    meaning_pages: int = 50
     min_similarity: float = 0.45  # of an added page
-    min_similarity_alone: float = 0.35  # of an added page, if no page contains enough of the words
+    # Of an added page, if no page contains enough of the words.
+    min_similarity_alone: float = 0.35
     # The text score of an added page, and the least of any page, as a share of the best one
     floor: float = 0.3
 

@@ -25,15 +25,18 @@ from opilio.text.vocabulary import term_id
 from opilio.text.word_vectors import DIMENSIONS, load_surface_vectors
 
 MIN_PAGES = 12  # fewer pages are not clustered
-MAX_SAMPLE_PAGES = 3_000  # pages that determine the centroids; all pages are assigned to them
+# Pages that determine the centroids; all pages are assigned to them.
+MAX_SAMPLE_PAGES = 3_000
 MAX_VOCABULARY = 3_000
 MAX_DOCUMENT_SHARE = 0.4  # words on more pages distinguish none
 MIN_CLUSTER_PAGES = 3  # smaller clusters are dropped
 MAX_CENTROID_STEMS = 400
-MEANING_WEIGHT = 0.25  # of the vectors of stems, beside the stems themselves; measured in docs/lab/meaning.md
+# Of the vectors of stems, beside the stems themselves; measured in docs/lab/meaning.md.
+MEANING_WEIGHT = 0.25
 MAX_CLUSTERS = 16
 RESTARTS, MAX_ITERATIONS = 4, 25
-MIN_SIMILARITY = 0.08  # cosine below which a page has no subtopic
+# Cosine below which a page has no subtopic.
+MIN_SIMILARITY = 0.08
 
 Matrix = np.ndarray[Any, np.dtype[np.float32]]
 IntArray = np.ndarray[Any, np.dtype[np.int64]]

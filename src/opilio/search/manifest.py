@@ -49,7 +49,8 @@ class ManifestEntry(msgspec.Struct, frozen=True, kw_only=True):
     relevant: bool
     words: bytes
     subtopic: str
-    vectors: bytes  # of the meaning; last, because it has its own table
+    # Of the meaning; last, because it has its own table.
+    vectors: bytes
 
 
 class IndexManifest:

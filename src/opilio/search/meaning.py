@@ -28,11 +28,14 @@ from opilio.text.word_vectors import (
 )
 
 VECTOR_BYTES = 2 * DIMENSIONS
-MIN_STEM = 5  # letters of a word that must remain when endings are removed
+# Letters of a word that must remain when endings are removed.
+MIN_STEM = 5
 MAX_ENDING = 3
 MIN_COMPOUND_PART = 4
-COMMON_WORDS = 25_000  # of the table, which also has some frequent misspellings further down
-FREQUENT_PLACES = 500  # of the table of words, which are in every text
+# Of the table, which also has some frequent misspellings further down.
+COMMON_WORDS = 25_000
+# Of the table of words, which are in every text.
+FREQUENT_PLACES = 500
 KeyArray = np.ndarray[Any, np.dtype[np.int64]]
 Matrix = np.ndarray[Any, np.dtype[np.float32]]
 MEANING_ROW = np.dtype([("key", "<i8"), ("vectors", "i1", (VECTOR_BYTES,))])  # of the stored file
@@ -100,9 +103,11 @@ class PageMeanings(msgspec.Struct, frozen=True, kw_only=True):
     """The vectors of the pages of one index, in memory. Rows follow the order of `keys`, which are sorted."""
 
     keys: KeyArray
-    vectors: Matrix  # title and text side by side, from -127 to 127
+    # Title and text side by side, from -127 to 127.
+    vectors: Matrix
     origin: int = 0  # of the database
-    last_id: int = 0  # number of the last row that was read from it
+    # Number of the last row that was read from it.
+    last_id: int = 0
 
     @staticmethod
     def empty(origin: int = 0) -> "PageMeanings":

@@ -23,11 +23,13 @@ from opilio.text.languages import stop_words
 from opilio.text.word_vectors import Vectors, load_surface_vectors, text_vector
 
 MIN_PASSAGE, MAX_PASSAGE = 250, 900  # characters
-PAGES_PER_PASSAGE = 2  # pages that are read for each wanted passage
+# Pages that are read for each wanted passage.
+PAGES_PER_PASSAGE = 2
 MIN_PAGES = 10
 MAX_PER_PAGE = 3
 TITLE_SHARE, PAGE_WEIGHT, MEANING_WEIGHT = 0.5, 0.7, 0.5
-PROSE_WEIGHT, PROSE_SHARE = 0.5, 0.15  # share of stop words from which a passage counts as sentences
+# Share of stop words from which a passage counts as sentences.
+PROSE_WEIGHT, PROSE_SHARE = 0.5, 0.15
 _SENTENCE_END = re.compile(r"[.!?。！？][\"'”’)\]]*\s+")
 
 
@@ -35,12 +37,15 @@ class Passage(Displayable, msgspec.Struct, frozen=True, kw_only=True):
     """A passage of a page."""
 
     text: str
-    highlights: tuple[tuple[int, int], ...]  # start and end of the query's words in `text`
+    # Start and end of the query's words in `text`.
+    highlights: tuple[tuple[int, int], ...]
     url: str
     title: str
     host: str
-    citation: str  # title, host, date, URL and time of the fetch
-    collections: tuple[str, ...]  # names of the collections that contain the page
+    # Title, host, date, URL and time of the fetch.
+    citation: str
+    # Names of the collections that contain the page.
+    collections: tuple[str, ...]
     language: str = ""
     date: float = 0.0
     fetched_at: float = 0.0

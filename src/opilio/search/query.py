@@ -31,7 +31,8 @@ from opilio.text.tokens import UNSPACED_SCRIPTS, is_thai, thai_words
 Query = TypeVar("Query")
 
 MAX_QUERY_LENGTH, MAX_TERMS, MAX_NESTING = 1_000, 64, 20
-MIN_DIVIDED_RUN = 5  # characters of Chinese or Japanese; fewer are a word or a name
+# Characters of Chinese or Japanese; fewer are a word or a name.
+MIN_DIVIDED_RUN = 5
 TEXT_FIELDS = {
     **dict.fromkeys(("title", "intitle"), "title"),
     **dict.fromkeys(("heading", "headings"), "headings"),
@@ -64,7 +65,8 @@ class QueryTerm(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     kind: str = "word"  # word, phrase, prefix, fuzzy, address
     field: str = ""
-    distance: int = 0  # words between those of a phrase; edits of a fuzzy word
+    # Words between those of a phrase; edits of a fuzzy word.
+    distance: int = 0
 
 
 class QueryGroup(msgspec.Struct, frozen=True, kw_only=True):

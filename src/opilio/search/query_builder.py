@@ -49,13 +49,17 @@ _FIELD_BY_FILTER = {
 }
 # The field in which the terms of a field are counted.
 _FREQUENCY_FIELD = dict.fromkeys(STEMMED_FIELDS, "body")
-EXACT_URL_SCORE = 1_000.0  # score of a page found by its URL, above any score of words
+# Score of a page found by its URL, above any score of words.
+EXACT_URL_SCORE = 1_000.0
 # A word is enough alone if it has this share of the rarity of all words, and this multiple of the next one's.
 DECISIVE_SHARE, DECISIVE_RATIO = 0.45, 1.2
-PAIR_DISTANCE = 4  # words between two neighbouring words of a query
+# Words between two neighbouring words of a query.
+PAIR_DISTANCE = 4
 MAX_WORDS_FOR_PAIRS = 12
-MAX_PAIR_PAGES = 10_000  # with the rarer word of a pair; finding more takes too long
-MAX_PREFIX_TERMS = 40  # most frequent words that a prefix matches
+# With the rarer word of a pair; finding more takes too long.
+MAX_PAIR_PAGES = 10_000
+# Most frequent words that a prefix matches.
+MAX_PREFIX_TERMS = 40
 
 
 class FieldWeights(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +75,8 @@ class FieldWeights(msgspec.Struct, frozen=True, kw_only=True):
     tie_breaker: float = 0.0
     proximity: float = 2.5  # the words next to each other
     pairs: float = 4.0  # two neighbouring words near each other
-    whole_title: float = 1.0  # the words are the whole title of a page
+    # The words are the whole title of a page.
+    whole_title: float = 1.0
 
 
 class QueryScope(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,10 +85,13 @@ class QueryScope(msgspec.Struct, frozen=True, kw_only=True):
     searcher: tantivy.Searcher
     schema: tantivy.Schema
     languages: tuple[str, ...]  # languages for stemming a query
-    has_past_versions: bool  # the index contains past versions of pages
+    # The index contains past versions of pages.
+    has_past_versions: bool
     all_documents: int
-    frequency: Callable[[str, str], int]  # (field, term) -> document frequency in all indexes
-    tags: Mapping[str, frozenset[int]] = {}  # of the user: the keys of the pages that have each
+    # (field, term) -> document frequency in all indexes.
+    frequency: Callable[[str, str], int]
+    # Of the user: the keys of the pages that have each.
+    tags: Mapping[str, frozenset[int]] = {}
 
 
 class QueryBuilder:

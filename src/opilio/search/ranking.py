@@ -51,9 +51,12 @@ from opilio.text.word_vectors import Vectors
 
 OPEN_FILTER_FIELDS = {"hosts": "host", "languages": "language", "genres": "genre", "subtopics": "subtopic"}
 OPEN_FILTER_FIELDS |= {"polarities": "polarity"}
-MAX_LISTED_VALUES = 8  # values listed for an unknown filter value
-MIN_QUESTION_WORDS = 3  # a shorter query is searched by its words only, if some page contains them
-MAX_FOREIGN_SHARE = 0.01  # of the pages that contain a word of another language
+# Values listed for an unknown filter value.
+MAX_LISTED_VALUES = 8
+# A shorter query is searched by its words only, if some page contains them.
+MIN_QUESTION_WORDS = 3
+# Of the pages that contain a word of another language.
+MAX_FOREIGN_SHARE = 0.01
 RELAXED_NOTE = "No page contains enough of the words; these contain some of them, or are close in meaning."
 
 
@@ -163,7 +166,8 @@ class Search:
         words = self._content_words()
         # One stop word does not show the language of a query, but it has no meaning in any.
         wanted = [word for word in words if not is_stop_word(word.lower())] or words
-        if self._foreign:  # its words are meant as they are written
+        # Its words are meant as they are written.
+        if self._foreign:
             return query_vector({word: word_rarity(word) for word in wanted})
         return query_vector({self._forms.known_form(word): self._builders[0].exact_idf(word) for word in wanted})
 

@@ -90,8 +90,10 @@ def _html_segments(segments: "Sequence[TextSegment]") -> str:
     return "".join(f"<b>{escape(s.text)}</b>" if s.marked else escape(s.text) for s in segments)
 
 
-LEAD_CHARACTERS = 1_500  # at the beginning of a text, which state what a page is about
-FOREVER = (1 << 62) - 1  # `until` of the current version of a page
+# At the beginning of a text, which state what a page is about.
+LEAD_CHARACTERS = 1_500
+# `until` of the current version of a page.
+FOREVER = (1 << 62) - 1
 PAGE_SIZE = 10
 SORT_ORDERS = ("best", "relevance", "newest", "added")
 
@@ -100,7 +102,8 @@ class IndexDocument(msgspec.Struct, frozen=True, kw_only=True):
     """A page to index."""
 
     key: int
-    seq: int  # number of the response that stored it; orders versions
+    # Number of the response that stored it; orders versions.
+    seq: int
     url: str
     host: str
     title: str = ""
@@ -111,12 +114,15 @@ class IndexDocument(msgspec.Struct, frozen=True, kw_only=True):
     parent_count: int = 0  # number of pages with these links
     language: str = ""
     genre: str = ""
-    polarity: str = ""  # positive, neutral, negative; empty if unknown (S3-F1)
+    # Positive, neutral, negative; empty if unknown (S3-F1).
+    polarity: str = ""
     score: float = 0.0  # the judge's
     relevant: bool = False
-    date: float = 0.0  # its own date if it has one, else the time of the fetch
+    # Its own date if it has one, else the time of the fetch.
+    date: float = 0.0
     fetched_at: float = 0.0
-    until: int = FOREVER  # when this version was replaced, in seconds since 1970
+    # When this version was replaced, in seconds since 1970.
+    until: int = FOREVER
 
 
 class SearchFilters(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,8 +140,10 @@ class SearchFilters(msgspec.Struct, frozen=True, kw_only=True):
     relevant: bool | None = None
     after: str = ""  # ISO date, of the page's own date
     before: str = ""
-    added_after: float | None = None  # stored in the collection after this time (seconds since 1970)
-    at: float | None = None  # search the collection as of this time (seconds since 1970)
+    # Stored in the collection after this time (seconds since 1970).
+    added_after: float | None = None
+    # Search the collection as of this time (seconds since 1970).
+    at: float | None = None
 
 
 class TextSegment(msgspec.Struct, frozen=True):
@@ -166,7 +174,8 @@ class SearchHit(Displayable, msgspec.Struct, frozen=True, kw_only=True):
     host: str
     title: tuple[TextSegment, ...]
     snippet: tuple[TextSegment, ...]
-    collections: tuple[str, ...]  # names of the collections that contain it
+    # Names of the collections that contain it.
+    collections: tuple[str, ...]
     language: str = ""
     genre: str = ""
     polarity: str = ""
@@ -178,7 +187,8 @@ class SearchHit(Displayable, msgspec.Struct, frozen=True, kw_only=True):
     fetched_at: float = 0.0
     score: float = 0.0  # the score that determines the order
     text_score: float = 0.0  # of the words alone (BM25)
-    by_meaning: bool = False  # similar to the query in meaning; it may not contain the words
+    # Similar to the query in meaning; it may not contain the words.
+    by_meaning: bool = False
     tags: tuple[str, ...] = ()  # of the user
 
 
@@ -205,8 +215,10 @@ class SearchResults(Displayable, msgspec.Struct, frozen=True, kw_only=True):
     size: int
     hits: tuple[SearchHit, ...]
     facets: tuple[Facet, ...] = ()
-    suggestion: str = ""  # a better spelling of the query; empty if there is none
-    notes: tuple[str, ...] = ()  # remarks for the user on how the query was interpreted
+    # A better spelling of the query; empty if there is none.
+    suggestion: str = ""
+    # Remarks for the user on how the query was interpreted.
+    notes: tuple[str, ...] = ()
     took_s: float = 0.0
 
     def __iter__(self) -> Iterator[SearchHit]:

@@ -97,7 +97,8 @@ MAX_TITLE_LENGTH, MAX_HEADINGS_LENGTH, MAX_BODY_LENGTH, MAX_ANCHORS_LENGTH, MAX_
 MAX_NAME_LENGTH = 35  # of a language or genre
 STEMMED_FIELDS = ("title", "headings", "body", "anchors", "url_words")
 EXACT_FIELD = "exact"
-LEAD_FIELD = "lead"  # the stems of the beginning of the text, which states what a page is about
+# The stems of the beginning of the text, which states what a page is about.
+LEAD_FIELD = "lead"
 WHOLE_TITLE_FIELD = "whole"  # the whole title as one term
 PRE_ANALYZED = "analysed"  # fields with terms separated by spaces
 STORED_TEXT_FIELD = "text"  # the stored text for snippets

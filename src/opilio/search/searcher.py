@@ -53,7 +53,8 @@ from opilio.store.connection import INDEX_FOLDER
 if TYPE_CHECKING:
     from opilio.search.opensearch.index import OpenSearchIndex
 
-MAX_QUERY_TERMS = 25  # most distinctive terms of a page, by frequency and rarity
+# Most distinctive terms of a page, by frequency and rarity.
+MAX_QUERY_TERMS = 25
 MAX_TEXT_CHARACTERS = 20_000  # of the page
 _MIN_TERM_LENGTH = 3
 

@@ -24,12 +24,15 @@ from opilio.text.languages import (
     stop_words,
 )
 
-MIN_WORD_LENGTH = 4  # shorter words are similar to too many others
+# Shorter words are similar to too many others.
+MIN_WORD_LENGTH = 4
 MIN_LENGTH_FOR_TWO_EDITS = 6
-MAX_MISSPELLING_PAGES = 2  # a word on more pages is rarely a misspelling
+# A word on more pages is rarely a misspelling.
+MAX_MISSPELLING_PAGES = 2
 # Large collections contain misspellings more often: one page for this many, but not more than the next number.
 PAGES_PER_MISSPELLING, MAX_FREQUENT_MISSPELLING = 500, 20
-MIN_RATIO_OF_FREQUENT_WORD = 40  # of the suggestion to a misspelling on more pages
+# Of the suggestion to a misspelling on more pages.
+MIN_RATIO_OF_FREQUENT_WORD = 40
 MIN_FREQUENCY_RATIO = 8  # of the suggestion to the misspelling
 MAX_PREFIX_CANDIDATES = 5_000
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -156,7 +159,8 @@ def _edits(word: str) -> Iterator[str]:
 
 
 MIN_PART_LENGTH = 3  # letters of each half of a compound
-MAX_COMPOUND_PAGES = 10  # a word on more pages is not searched as two words
+# A word on more pages is not searched as two words.
+MAX_COMPOUND_PAGES = 10
 MAX_SPLITS = 3
 MIN_STOP_WORDS = 2  # that show a question, and its language
 SENTENCE_MARKS = "?!.,;:¿¡"
@@ -170,14 +174,16 @@ ASKING_WORDS = frozenset(
     spiega spiegare trovare trova informazioni chiama
     """.split()
 )
-MAX_WORDS = 12  # a longer query is a text; its words need no help
+# A longer query is a text; its words need no help.
+MAX_WORDS = 12
 
 
 class WordForms(msgspec.Struct, frozen=True, kw_only=True):
     """The forms of the words of one query."""
 
     alternatives: Mapping[str, tuple[str, ...]] = {}  # word -> what is searched besides it
-    corrected: str = ""  # the query with misspelled words replaced; empty if there are none
+    # The query with misspelled words replaced; empty if there are none.
+    corrected: str = ""
 
     def known_form(self, word: str) -> str:
         """The form of a word that pages contain."""

@@ -41,7 +41,8 @@ from opilio.text.word_vectors import load_surface_vectors, text_vector
 
 CORE_WORDS = 2  # words in every query
 MIN_WORD_PAGES = 2  # words of a single page are ignored
-YIELD_WINDOW_QUERIES = 3  # last queries whose pages decide whether to continue
+# Last queries whose pages decide whether to continue.
+YIELD_WINDOW_QUERIES = 3
 MIN_JUDGED_PAGES = 5  # pages needed for a decision
 
 IsWord = Callable[[str], bool]
@@ -315,7 +316,8 @@ def _write(path: Path, data: bytes) -> None:
 
 Agreement = Literal["any", "two", "all"]
 HIGH_PRIORITY, MEDIUM_PRIORITY, LOW_PRIORITY = 1, 2, 3
-FUSION_PLACES = 20  # of reciprocal rank fusion: the larger, the less the first places count
+# Of reciprocal rank fusion: the larger, the less the first places count.
+FUSION_PLACES = 20
 
 _INDEX_PAGE = re.compile(r"(?:^|(?<=/))(?:index|default)\.(?:html?|php|aspx?|jsp)$", re.IGNORECASE)
 _SITE_ALIAS = re.compile(r"(?:^|(?<=\.))(?:www|m|mobile)\.(?=[^.]+\.)")
@@ -325,7 +327,8 @@ _SITE_ALIAS = re.compile(r"(?:^|(?<=\.))(?:www|m|mobile)\.(?=[^.]+\.)")
 class _SeedCandidate:
     """A URL in all its spellings, and the engines that named it."""
 
-    spellings: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # URL: voters
+    # URL: voters.
+    spellings: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     ranks: dict[str, int] = field(default_factory=dict)  # voter: best rank
     fixed_priority: int = 0  # priority of a list; 0: not in a list
 
@@ -434,7 +437,8 @@ class SeedRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     query: str
     genres: tuple[str, ...] = ("",)
-    limit: int = 30  # URLs requested from each engine: N of S0
+    # URLs requested from each engine: N of S0.
+    limit: int = 30
     agree: Agreement = "any"
 
 

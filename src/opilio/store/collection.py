@@ -38,9 +38,11 @@ from opilio.store.seal import SEAL_FILE, WriterSeal, drop_seal_at_rest, require_
 from opilio.store.warc import FolderRecords, RecordFiles
 
 CONFIG = "crawl.toml"
-APPEND_COMMAND = "label"  # shown to other processes; commands that only append take the lock for a moment
+# Shown to other processes; commands that only append take the lock for a moment.
+APPEND_COMMAND = "label"
 PARTIAL_DATABASE_FILE = (
-    "crawl.db.part"  # a database that is being made; the last step of making a collection gives it its name
+    # A database that is being made; the last step of making a collection gives it its name.
+    "crawl.db.part"
 )
 PARTIAL_FILES = frozenset(
     {
@@ -65,9 +67,11 @@ class Collection:
         self.folder = folder
         self.connection = connection
         self.records: RecordFiles = FolderRecords(folder, connection)
-        self.seal = seal  # if it is open for writing, in a folder
+        # If it is open for writing, in a folder.
+        self.seal = seal
         self._lock = lock
-        self._appends = False  # it writes without the lock
+        # It writes without the lock.
+        self._appends = False
 
     @classmethod
     def create(cls, folder: Path, config: str, parts: Sequence[CreateTables] = ()) -> "Collection":

@@ -234,11 +234,14 @@ def upsert_sql(table: str, columns: Sequence[str], keys: Sequence[str]) -> str:
 
 LOCK_FILE = "crawl.lock"
 INDEX_FOLDER = "index"  # derived from the rest, by `search`
-LINK_FILE = "database.toml"  # in the cache of a collection in PostgreSQL: its address
+# In the cache of a collection in PostgreSQL: its address.
+LINK_FILE = "database.toml"
 CRAWL_COMMAND = "crawl"  # the default command name of a writer
 RETRY_INTERVAL_S = 0.01
-LOCK_TIMEOUT_S = 0.2  # `current_writer` holds the lock for a moment while it checks
-COMMAND_LOCK_TIMEOUT_S = 2.0  # most commands other than a crawl have ended by then
+# `current_writer` holds the lock for a moment while it checks.
+LOCK_TIMEOUT_S = 0.2
+# Most commands other than a crawl have ended by then.
+COMMAND_LOCK_TIMEOUT_S = 2.0
 
 
 def acquire_write_lock(folder: Path, work: str = CRAWL_COMMAND, patience_s: float = LOCK_TIMEOUT_S) -> IO[str]:
@@ -250,7 +253,8 @@ def acquire_write_lock(folder: Path, work: str = CRAWL_COMMAND, patience_s: floa
         except BlockingIOError:
             time.sleep(RETRY_INTERVAL_S)
         else:
-            with suppress(OSError):  # a full disk: the lock works without the name
+            # A full disk: the lock works without the name.
+            with suppress(OSError):
                 held.truncate(0)
                 held.write(work)
                 held.flush()
@@ -299,7 +303,8 @@ def hold_files(folder: Path) -> Iterator[None]:
         yield
         return
     try:
-        with suppress(OSError):  # a file system without locks
+        # A file system without locks.
+        with suppress(OSError):
             fcntl.flock(place, fcntl.LOCK_SH)
         yield
     finally:
@@ -321,6 +326,7 @@ def _try_flock_exclusive(place: int) -> bool:
         fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks
+    # A file system without locks.
+    except OSError:
         return True
     return True

@@ -14,10 +14,13 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-_FILE_HEADER = struct.Struct(">8I")  # magic, version, page size, resets, two salts, two checksums
-_FRAME_HEADER = struct.Struct(">6I")  # page, size of the database after a commit (else 0), two salts, two checksums
+# Magic, version, page size, resets, two salts, two checksums.
+_FILE_HEADER = struct.Struct(">8I")
+# Page, size of the database after a commit (else 0), two salts, two checksums.
+_FRAME_HEADER = struct.Struct(">6I")
 _PAGE_AND_SIZE = struct.Struct(">2I")  # the beginning of a frame
-_MAGIC = 0x377F0682  # the last bit: checksums of big-endian words
+# The last bit: checksums of big-endian words.
+_MAGIC = 0x377F0682
 _CHECKSUM_BYTES = 8
 _SUMMED_HEADER_BYTES = 8  # of a frame: page and size
 _FRAMES_PER_READ = 1_000
@@ -38,8 +41,10 @@ class LogContents(NamedTuple):
     pages: frozenset[int] = frozenset()
     page_bytes: int = 0
     resets: int = 0  # how often it was started anew
-    salt: int = 0  # grows by one when the log is started anew
-    database_pages: int = 0  # size of the database after the last commit; 0 without one
+    # Grows by one when the log is started anew.
+    salt: int = 0
+    # Size of the database after the last commit; 0 without one.
+    database_pages: int = 0
     damage: LogDamage | None = None
 
 

@@ -252,8 +252,10 @@ class UnusualPages(msgspec.Struct, frozen=True, kw_only=True):
     truncated: int
     rendered: int
     rendered_relevant: int
-    found_by_rendering: int  # relevant pages, not rendered themselves, that were found on a rendered page
-    needs_browser: int  # nearly empty pages with scripts that were not rendered
+    # Relevant pages, not rendered themselves, that were found on a rendered page.
+    found_by_rendering: int
+    # Nearly empty pages with scripts that were not rendered.
+    needs_browser: int
 
 
 def count_unusual_pages(db: Database) -> UnusualPages:

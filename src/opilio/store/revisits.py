@@ -184,7 +184,8 @@ class Soft404Texts:
 
     def __init__(self, connection: Database) -> None:
         self._db = connection
-        self._has_any: bool | None = None  # False in most crawls: then no page needs a statement
+        # False in most crawls: then no page needs a statement.
+        self._has_any: bool | None = None
 
     def __contains__(self, place: tuple[str, int]) -> bool:
         if self._has_any is None:

@@ -21,7 +21,8 @@ from opilio.store.connection import read_row, read_rows, read_value, upsert_sql
 
 # In `meta`: the OpenSearch server that holds the index of the collection, and the name of the index there.
 INDEX_SERVER_KEY, INDEX_ALIAS_KEY = "index_server", "index_alias"
-PREVIOUS_MARK = "~"  # ends the name of a learner's previous state, which stands in for a damaged one
+# Ends the name of a learner's previous state, which stands in for a damaged one.
+PREVIOUS_MARK = "~"
 
 
 class EventRow(msgspec.Struct, frozen=True):
@@ -254,8 +255,10 @@ def last_location(connection: Database, key: int) -> str:
     return str(row[0]) if row else ""
 
 
-SNAPSHOT_MIN_LESSONS = 1_000  # lessons between two saved states, at least
-STATE_BYTES_PER_LESSON = 1_000  # of a state: saving costs about this per lesson
+# Lessons between two saved states, at least.
+SNAPSHOT_MIN_LESSONS = 1_000
+# Of a state: saving costs about this per lesson.
+STATE_BYTES_PER_LESSON = 1_000
 _NEWEST_VERSION = "(SELECT max(version) FROM snapshot WHERE name = ?)"
 STATE_DAMAGED = "the learned state '{}' was changed since it was written; it is restored from the state before it"
 STATE_RESTORED = "the learned state '{}' was damaged; it was restored from the state before it and its lessons"
@@ -271,7 +274,8 @@ class LearnerJournal:
         # A collection in memory is never resumed.
         self._persistent = collection.persistent
         self.name = name
-        self.pending_lessons = 0  # lessons since the last saved state, as far as this process knows
+        # Lessons since the last saved state, as far as this process knows.
+        self.pending_lessons = 0
         self._snapshot_after = SNAPSHOT_MIN_LESSONS
 
     @property
@@ -358,7 +362,8 @@ def _checksum(state: bytes) -> str:
     return xxhash.xxh3_64_hexdigest(state)
 
 
-LAST_APPLIED_META_KEY = "commands_applied"  # in `meta`: the id of the last command that was applied
+# In `meta`: the id of the last command that was applied.
+LAST_APPLIED_META_KEY = "commands_applied"
 
 
 class CommandRow(msgspec.Struct, frozen=True):

@@ -32,13 +32,18 @@ SEAL_FILE = "checksums.json"
 DATABASE_FILE, SETTINGS_FILE = SEALED_FILES = ("crawl.db", "crawl.toml")
 _BLOCK_BYTES = 4096  # a page of the database
 _SUM_BYTES = 8
-_NO_SUM = bytes(_SUM_BYTES)  # of a page that was never written: SQLite keeps free pages like that
+# Of a page that was never written: SQLite keeps free pages like that.
+_NO_SUM = bytes(_SUM_BYTES)
 _FIRST_BLOCKS = 16  # that are checked in a large database
-FULL_CHECK_BYTES = 64 << 20  # a larger database is not read as a whole when it is opened
+# A larger database is not read as a whole when it is opened.
+FULL_CHECK_BYTES = 64 << 20
 CHECKPOINT_BYTES = 16 << 20  # of the log
-_OLDER_SEAL = b'{"files":'  # of earlier versions, which had checksums of larger blocks
-_MAX_CHECKS = 5  # of a database that a crawl writes to meanwhile
-_NEW_LOG = -1  # as `_Seal.log`: the first log of a writing process
+# Of earlier versions, which had checksums of larger blocks.
+_OLDER_SEAL = b'{"files":'
+# Of a database that a crawl writes to meanwhile.
+_MAX_CHECKS = 5
+# As `_Seal.log`: the first log of a writing process.
+_NEW_LOG = -1
 # What is lost with a table; what can be made again is not listed.
 _CONTENTS = {
     "answer": "responses",
@@ -214,7 +219,8 @@ class WriterSeal:
         self._folder = folder
         self._database = folder / DATABASE_FILE
         self._log_file = log_of(self._database)
-        self._kept_bytes = 0  # of the log, after the last checkpoint
+        # Of the log, after the last checkpoint.
+        self._kept_bytes = 0
         self._settings = _block_checksums(folder / SETTINGS_FILE) if (folder / SETTINGS_FILE).is_file() else b""
         seal = (_load(folder) if trusted else None) or _Seal({})
         known, log = seal.blocks.get(DATABASE_FILE), seal.log
@@ -292,7 +298,8 @@ class WriterSeal:
         try:
             self.checkpoint(connection, truncate_within_ms=0)
         except (sqlite3.Error, OSError):
-            self._sums = None  # SQLite may write the rest of the log when the connection is closed
+            # SQLite may write the rest of the log when the connection is closed.
+            self._sums = None
         with suppress(sqlite3.Error, OSError):
             connection.close()
             if not has_log(self._database):

@@ -152,7 +152,8 @@ def list_versions(collection: Collection, key: int) -> list[PageVersion]:
         for table in (_SELECT_PAST, _SELECT_CURRENT):
             rows = collection.connection.execute(f"{table} WHERE key = ?", (known,))
             found += [_version(row) for row in rows]
-    return sorted(found, key=lambda v: v.seq)  # by number, because a clock may have been set back
+    # By number, because a clock may have been set back.
+    return sorted(found, key=lambda v: v.seq)
 
 
 def page_keys(collection: Collection, key: int) -> list[int]:
@@ -257,7 +258,8 @@ class VersionArchiver:
     def update_validators(self, key: int, fetched: FetchResult) -> None:
         """Update the validators of an unchanged page."""
         etag, last_modified = fetched.header("etag"), fetched.header("last-modified")
-        if etag or last_modified or fetched.status != 304:  # RFC 9110, 15.4.5: a 304 repeats what is new
+        # RFC 9110, 15.4.5: a 304 repeats what is new.
+        if etag or last_modified or fetched.status != 304:
             self._connection.execute(
                 "UPDATE page SET etag = ?, last_modified = ? WHERE key = ?", (etag, last_modified, key)
             )

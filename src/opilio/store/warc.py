@@ -157,15 +157,20 @@ class RecordFiles(Protocol):
 
     def open_writer(self, software: str) -> RecordWriter: ...
 
-    def problems(self) -> Iterator[str]: ...  # what is missing
+    # What is missing.
+    def problems(self) -> Iterator[str]: ...
 
-    def unused(self) -> Sequence[str]: ...  # files that no row names; only where no process writes
+    # Files that no row names; only where no process writes.
+    def unused(self) -> Sequence[str]: ...
 
-    def delete_unused_rows(self) -> None: ...  # inside a unit of work, before `delete_unused`
+    # Inside a unit of work, before `delete_unused`.
+    def delete_unused_rows(self) -> None: ...
 
-    def delete_unused(self) -> int: ...  # files that no row names; returns how many stay because they are read
+    # Files that no row names; returns how many stay because they are read.
+    def delete_unused(self) -> int: ...
 
-    def delete_copies(self) -> None: ...  # local ones, so that records are read from where they are stored
+    # Local ones, so that records are read from where they are stored.
+    def delete_copies(self) -> None: ...
 
 
 class FolderRecords:
@@ -228,7 +233,8 @@ class WarcWriter:
         self._rotate_bytes = rotate_bytes
         self._file: BinaryIO | None = None
         self.position = (1, 0)
-        self.synced_position = (1, 0)  # up to here the file is synced
+        # Up to here the file is synced.
+        self.synced_position = (1, 0)
 
     def resume(self, number: int, offset: int) -> None:
         """Continue after the last committed record: what follows it is truncated."""

@@ -78,16 +78,20 @@ class LeaseChecks:
         good, fair, poor = lead("good", 0.8), lead("fair", 0.4, "b.example"), lead("poor", 0.1, "c.example")
         frontier = queued(make(policy), good, lead("better", 0.9), fair, poor, seed("first", host="d.example"))
         first = frontier.lease(0.0, 9, 1, 60.0)
-        assert paths(first) == ["first", "better"]  # the others wait for its outcome
+        # The others wait for its outcome.
+        assert paths(first) == ["first", "better"]
         held = frontier.wakes_at()
         assert held is not None and 0.0 < held < 1.0
         frontier.complete(first[1], landed(first[1]), 2.0)
-        assert paths(frontier.lease(1.0, 9, 1, 60.0)) == ["fair"]  # half as good as the one that wakes at 2
+        # Half as good as the one that wakes at 2.
+        assert paths(frontier.lease(1.0, 9, 1, 60.0)) == ["fair"]
         second = frontier.lease(2.0, 9, 1, 60.0)
         assert paths(second) == ["good"]
         frontier.complete(second[0], landed(second[0]), 4.0)
-        assert paths(frontier.lease(2.0, 9, 1, 60.0)) == []  # "fair" is in flight
-        assert paths(frontier.lease(5.0, 9, 1, 60.0)) == ["poor"]  # a lease this old holds up nothing
+        # "fair" is in flight.
+        assert paths(frontier.lease(2.0, 9, 1, 60.0)) == []
+        # A lease this old holds up nothing.
+        assert paths(frontier.lease(5.0, 9, 1, 60.0)) == ["poor"]
 
     def test_a_host_that_wakes_much_later_holds_up_no_link(self, make: Make) -> None:
         frontier = queued(

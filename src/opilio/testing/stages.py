@@ -21,7 +21,8 @@ from opilio.core.records import BLOCK_BREAK, LINK_END, LINK_START, EngineAnswer,
 from opilio.core.urls import canonicalize_url, host_of
 
 T = TypeVar("T")
-Job = Callable[[Fetcher, str], Awaitable[T]]  # (fetcher, root of the site without a final slash)
+# (fetcher, root of the site without a final slash).
+Job = Callable[[Fetcher, str], Awaitable[T]]
 Run = Callable[[Job[T]], T]
 
 _HTML = ("Content-Type", "text/html")
@@ -136,7 +137,8 @@ class ContentSeenChecks:
     def test_near_text_is_found_up_to_three_bits_s0_e6(self, near: DuplicateDetector) -> None:
         near.find_original(1, 100, 0)
         near.find_original(2, 101, -1)
-        flipped = BIG ^ (1 << 20) ^ 1  # one bit in three of the four bands, the sign among them
+        # One bit in three of the four bands, the sign among them.
+        flipped = BIG ^ (1 << 20) ^ 1
         assert near.find_original(3, 102, flipped) == (2, True)
         assert near.find_original(4, 103, BIG ^ (1 << 40) ^ (1 << 20) ^ 1) is None
 
@@ -281,4 +283,5 @@ class ParserChecks:
         except ParseError:
             return
         check_page(page)
-        assert len(page.flow) <= 40 * len(body) + 40  # entities and copied formatting may grow, but not without bound
+        # Entities and copied formatting may grow, but not without bound.
+        assert len(page.flow) <= 40 * len(body) + 40

@@ -221,7 +221,8 @@ def stop_word_languages() -> list[str]:
     return list(_stop_word_lists())
 
 
-MIN_DETECTED_CHARACTERS = 250  # the language of a shorter text is a guess
+# The language of a shorter text is a guess.
+MIN_DETECTED_CHARACTERS = 250
 # With fewer letters the statistics are a guess.
 _MIN_LETTERS = 20
 _MARKS_TO_SPACES = str.maketrans(dict.fromkeys((LINK_START, LINK_END, BLOCK_BREAK), " "))

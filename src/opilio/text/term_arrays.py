@@ -115,7 +115,8 @@ _SLOTS_PER_WORD = 10
 _FIRST_SLOT_BITS, _MAX_SLOT_BITS = 13, 19
 # Bytes processed at once: bounds the tables of powers and keeps the arrays in the CPU cache.
 _CHUNK_BYTES = 1 << 16
-_HASH_BASE = 0x9E3779B97F4A7C15  # odd, so that it has an inverse modulo 2^64
+# Odd, so that it has an inverse modulo 2^64.
+_HASH_BASE = 0x9E3779B97F4A7C15
 _HASH_MULTIPLIER = np.uint64(0xC2B2AE3D27D4EB4F)
 _SPACE = 32
 

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from opilio.text.vocabulary import Vocabulary
 
 
-FIRST_UNSPACED = "\u0e00"  # Thai; from here on a single character can be a word
+# Thai; from here on a single character can be a word.
+FIRST_UNSPACED = "\u0e00"
 _THAI = "\u0e00-\u0e7f"
 _OTHERS = (
     "\u0e80-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff"

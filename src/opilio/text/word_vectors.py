@@ -28,7 +28,8 @@ from opilio.text.vocabulary import Vocabulary, term_id
 Vectors = NDArray[np.float32]
 DIMENSIONS = 64
 BYTE_SCALE = 127.0
-_BLOCK_ROWS = 1 << 14  # compared at a time, which bounds the memory
+# Compared at a time, which bounds the memory.
+_BLOCK_ROWS = 1 << 14
 _DATA_FILE = "data/word_vectors.npz"
 # Less frequent words of eight languages: for questions in another language than the pages.
 _MORE_FILE = "data/more_word_vectors.npz"

@@ -73,7 +73,8 @@ def compile_table(table: WeightTable) -> CompiledTable:
 class _EvolvingTopicState(msgspec.Struct):
     table: WeightTable
     expansion: msgspec.Raw
-    refused: frozenset[str] = frozenset()  # stems that the user removed; they are not added again
+    # Stems that the user removed; they are not added again.
+    refused: frozenset[str] = frozenset()
 
 
 class PageLesson(msgspec.Struct, array_like=True):

@@ -30,7 +30,8 @@ from opilio.topic.weights import (
 # Reads a query log from a position: the queries as stems, the position it ends at, and the surface forms of the stems.
 QueryLogReader = Callable[[int], tuple[list[list[str]], int, dict[str, str]]]
 SMOOTHING_PAGES = 2
-UNSEEDED_TRUST = 0.5  # the share of pages in a table that no seed could be used for
+# The share of pages in a table that no seed could be used for.
+UNSEEDED_TRUST = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,7 +446,8 @@ def query_log_expansion(
     size: Positive = 50,
     per_interval: Count = 0,
 ) -> Expansion:
-    del log, per_interval  # the query log is read by engine.wiring.topic: an expansion touches no file
+    # The query log is read by engine.wiring.topic: an expansion touches no file.
+    del log, per_interval
     return QueryLogExpansion(
         log=QueryLogSmoothing(memory=memory, threshold=threshold, relative=relative), interval=interval, size=size
     )

@@ -137,15 +137,20 @@ class CachedIdf:
 
 
 SITE_TEXT_STATE = "site text"  # name of the state among the snapshots
-EDGE_BLOCKS = 12  # blocks at each end of the main text that may be site text
+# Blocks at each end of the main text that may be site text.
+EDGE_BLOCKS = 12
 MAX_BLOCK_CHARS = 1_000  # longer blocks are articles
-MIN_SITE_PAGES = 8  # pages of a host before anything of it is left out
+# Pages of a host before anything of it is left out.
+MIN_SITE_PAGES = 8
 MIN_SITE_SHARE = 0.5  # of a host's pages that have the block
-MIN_COUNTED_SHARE = 0.2  # blocks on fewer pages are not counted further
-COUNTED_PAGES = 32  # hosts are decided at 8, 16 and 32 pages, and then after every 16 pages
+# Blocks on fewer pages are not counted further.
+MIN_COUNTED_SHARE = 0.2
+# Hosts are decided at 8, 16 and 32 pages, and then after every 16 pages.
+COUNTED_PAGES = 32
 MAX_COUNTED_HOSTS = 500
 MAX_SITE_BLOCKS = 8_192  # of all hosts; sent to the workers
-MIN_EXAMPLE_PAGES = 2  # examples of one host that must share a text
+# Examples of one host that must share a text.
+MIN_EXAMPLE_PAGES = 2
 MAX_CACHED_BLOCKS = 2_048
 _TITLE_SEPARATOR = re.compile(r"(?<!\s)\s++[-|\u2013\u2014\u00b7\u00bb\u2022:]++\s++")
 _MARKS_TO_SPACES = str.maketrans(dict.fromkeys((LINK_START, LINK_END), " "))

@@ -31,10 +31,12 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     name: str
     description: str = ""
     keywords: dict[str, float] = {}  # words or phrases with their weights
-    phrases: tuple[str, ...] = ()  # words that are one term where they stand together (S4-E1)
+    # Words that are one term where they stand together (S4-E1).
+    phrases: tuple[str, ...] = ()
     positive: tuple[ExamplePage, ...] = ()
     negative: tuple[ExamplePage, ...] = ()
-    contexts: tuple[str, ...] = ()  # words of other senses of the topic's words (S3-09)
+    # Words of other senses of the topic's words (S3-09).
+    contexts: tuple[str, ...] = ()
     genres: tuple[str, ...] = ()
     dewey: tuple[str, ...] = ()
     language: str = "english"

@@ -39,7 +39,8 @@ class WeightTable(msgspec.Struct, frozen=True):
 
     keywords: tuple[Keyword, ...] = ()
     version: int = 0
-    added: tuple[str, ...] = ()  # stems that the previous version did not have
+    # Stems that the previous version did not have.
+    added: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.keywords)

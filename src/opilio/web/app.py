@@ -104,7 +104,8 @@ class Application:
     def _render(self, request: Request, view: PageView, page_request: PageRequest) -> Response:
         form = response_format(request)
         headers = {"Vary": "Accept", **view.headers}
-        if form != "html" and view.status >= 400:  # programs get the error, not the form
+        # Programs get the error, not the form.
+        if form != "html" and view.status >= 400:
             return self._error_response(request, view.status, view.data["error"], headers)
         if form == "json":
             return json_response(view.data, view.status, headers)

@@ -52,7 +52,8 @@ class RateLimiter:
     def __init__(self, rate_s: float, burst: int) -> None:
         self._rate_s = rate_s
         self._burst = float(burst)
-        self._tokens: dict[str, tuple[float, float]] = {}  # client to (tokens, time)
+        # Client to (tokens, time).
+        self._tokens: dict[str, tuple[float, float]] = {}
 
     def acquire(self, client: str, now: float) -> None:
         """Take a token, or raise TooManyRequestsError."""
@@ -91,7 +92,8 @@ HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "same-origin",  # with "no-referrer", browsers send Origin: null for our own forms
+    # With "no-referrer", browsers send Origin: null for our own forms.
+    "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
@@ -101,7 +103,8 @@ HEADERS = {
 class AccessPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Who may use the server. An empty token admits every client that can reach it."""
 
-    host_names: tuple[str, ...] = ()  # accepted host names besides loopback names
+    # Accepted host names besides loopback names.
+    host_names: tuple[str, ...] = ()
     token: str = ""
     form_secret: str = ""
 

@@ -14,10 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 WIDTH, HEIGHT = 720.0, 280.0
-MARK_GAP = 14.0  # marks nearer than this are drawn as one
+# Marks nearer than this are drawn as one.
+MARK_GAP = 14.0
 MARK_LETTERS = {"label": "L", "topic": "T", "pause": "P", "resume": "R"}
-LEFT, RIGHT, TOP, BOTTOM = 58.0, 36.0, 18.0, 46.0  # half of the last label of x is right of its line
-LONG_WINDOW_PAGES = 500  # the longer window; with fewer pages it equals the overall line
+# Half of the last label of x is right of its line.
+LEFT, RIGHT, TOP, BOTTOM = 58.0, 36.0, 18.0, 46.0
+# The longer window; with fewer pages it equals the overall line.
+LONG_WINDOW_PAGES = 500
 
 
 class ChartTick(msgspec.Struct, frozen=True):
@@ -48,7 +51,8 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
     x_title: str = ""
     y_title: str = ""
     marks: tuple[ChartMark, ...] = ()
-    hover: str = ""  # JSON: per position its x, its label, and the values of the lines
+    # JSON: per position its x, its label, and the values of the lines.
+    hover: str = ""
     width: float = WIDTH
     height: float = HEIGHT
     left: float = LEFT
@@ -304,7 +308,8 @@ def harvest_curve(
     if start >= end:
         return []
     found = np.cumsum(flags)
-    reached = np.maximum.accumulate(np.array(times, dtype=np.float64))  # pages are not committed strictly in order
+    # Pages are not committed strictly in order.
+    reached = np.maximum.accumulate(np.array(times, dtype=np.float64))
     places = np.unique(np.linspace(start, end - 1, min(points, end - start)).round().astype(np.int64))
     return [_curve_point(found, int(place), float(reached[place])) for place in places]
 

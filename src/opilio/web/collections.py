@@ -34,8 +34,10 @@ from opilio.store.connection import DATABASE, has_writer
 POLL_INTERVAL_S = 2.0
 # Moderate: beside a crawl the CPU share is limited anyway, and without one it should finish on a busy machine.
 NICE = 5
-BATCH_PAGES = 250  # pages between two checks whether to stop
-CPU_SHARE = 0.03  # of one core during a crawl, which may use all cores
+# Pages between two checks whether to stop.
+BATCH_PAGES = 250
+# Of one core during a crawl, which may use all cores.
+CPU_SHARE = 0.03
 # Recomputing derived data takes long but is rare; new pages should not wait for it.
 MAX_PAUSE_S = 30.0
 
@@ -243,7 +245,8 @@ def slug(text: str) -> str:
     return "-".join(re.findall(r"[^\W_]+", text.lower()))[:80]
 
 
-MAX_PAGES_INDEXED_INLINE = 300  # without a running crawl, a search indexes up to this many new pages first
+# Without a running crawl, a search indexes up to this many new pages first.
+MAX_PAGES_INDEXED_INLINE = 300
 
 
 class IndexFreshness(msgspec.Struct, kw_only=True):
@@ -351,7 +354,8 @@ def start_command(words: Sequence[str], log_file: Path) -> "subprocess.Popen[byt
             )
     except OSError as error:
         raise CollectionError(f"{log_file.parent}: cannot start a crawl: {error.strerror}") from error
-    threading.Thread(target=process.wait, daemon=True).start()  # reaps it when it has ended
+    # Reaps it when it has ended.
+    threading.Thread(target=process.wait, daemon=True).start()
     return process
 
 

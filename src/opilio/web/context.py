@@ -121,7 +121,8 @@ class Param(msgspec.Struct, frozen=True, kw_only=True):
     default: Any = ""
     choices: tuple[str, ...] = ()
     minimum: int = 1
-    maximum: int = 1_000_000  # of a text: characters, if longer than usual
+    # Of a text: characters, if longer than usual.
+    maximum: int = 1_000_000
     required: bool = False
 
 
@@ -225,7 +226,8 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str = ""  # of the collection
     values: dict[str, Any] = {}
-    address: str = ""  # path and query, for links to JSON and CSV
+    # Path and query, for links to JSON and CSV.
+    address: str = ""
     client: str = ""
 
     def redirect_target(self, usual: str) -> str:

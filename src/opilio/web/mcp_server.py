@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 PURPOSE = "ai-input"
 MAX_HITS = 50
-PART_CHARS = 20_000  # of the Markdown of a page, per call: about 5,000 tokens
+# Of the Markdown of a page, per call: about 5,000 tokens.
+PART_CHARS = 20_000
 TIME_FIELDS = frozenset({"at", "fetched_at", "until"})
 DEFAULT_CRAWL_PAGES = 200
 MAX_CRAWL_PAGES = 100_000
@@ -46,10 +47,12 @@ MAX_CRAWL_PAGES = 100_000
 class McpOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What clients may do besides reading."""
 
-    home: Path = Path()  # folder for the collections of new crawls
+    # Folder for the collections of new crawls.
+    home: Path = Path()
     read_only: bool = False  # without the tools `label` and `crawl`
     allow_crawl: bool = False
-    crawl_settings: Tree = {}  # settings of every crawl that a client starts
+    # Settings of every crawl that a client starts.
+    crawl_settings: Tree = {}
 
 
 class McpTools:

@@ -259,7 +259,8 @@ def score_parts(score: float, reasons: Sequence[Reason]) -> dict[str, Any]:
     others += [("Link to it", link.weight * _logit(link.value))] if link else []
     words = [(reason.name, reason.value) for reason in reasons if _is_word(reason)]
     rest = coverage.value - sum(value for _, value in words)
-    if rest < -0.005:  # another part of the judge raised the coverage, or words overlap
+    # Another part of the judge raised the coverage, or words overlap.
+    if rest < -0.005:
         return {}
     return {
         "total": total,

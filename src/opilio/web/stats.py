@@ -63,15 +63,18 @@ class CollectionStats:
     relevant: bytearray = field(default_factory=bytearray)  # 1 for each relevant page
     times: "array[float]" = field(default_factory=lambda: array("d"))
     failures: Counter[str] = field(default_factory=Counter)
-    host_links: Counter[tuple[str, str]] = field(default_factory=Counter)  # pages of a host first found on another host
+    # Pages of a host first found on another host.
+    host_links: Counter[tuple[str, str]] = field(default_factory=Counter)
     marks: list[tuple[float, str, str]] = field(default_factory=list)  # (time, kind, words) of a user's acts
     backoffs: dict[str, tuple[float, str]] = field(default_factory=dict)  # host to (until, reason), oldest first
     fetched: int = 0
-    settings: Tree = field(default_factory=dict)  # of crawl.toml, which never changes; read once
+    # Of crawl.toml, which never changes; read once.
+    settings: Tree = field(default_factory=dict)
     lock: Lock = field(default_factory=Lock)
     _page_positions: dict[int, tuple[int, str]] = field(default_factory=dict)  # key of a page to its position and host
     _last_event: int = 0
-    _position: tuple[int, str] = (0, "")  # last response read, and the labels applied by then
+    # Last response read, and the labels applied by then.
+    _position: tuple[int, str] = (0, "")
 
     def refresh(self, collection: Collection) -> None:
         """Read new rows. New labels change old verdicts, so then all totals are read again."""

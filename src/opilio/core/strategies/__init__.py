@@ -48,7 +48,8 @@ def strategy_summaries() -> dict[str, str]:
 def _find_strategies() -> dict[str, Traversable]:
     """The file of each strategy."""
     found: dict[str, Traversable] = {}
-    for name in sorted(plugin_names(STRATEGIES), key="opilio".__eq__):  # ours last: a package can't replace them
+    # Ours last: a package can't replace them.
+    for name in sorted(plugin_names(STRATEGIES), key="opilio".__eq__):
         registered = load_plugin(STRATEGIES, name)
         found |= _toml_files(files(registered) if isinstance(registered, ModuleType) else Path(registered))
     return found | _toml_files(user_strategies())

@@ -65,7 +65,8 @@ from opilio.topic.topic import Topic
 
 MAX_LEASE_S = 60.0
 MODEL_POLL_S = 1.0
-Warn = Callable[[str], None]  # receives one line that the user must see
+# Receives one line that the user must see.
+Warn = Callable[[str], None]
 
 
 class ClusterSession:

@@ -97,7 +97,8 @@ class Trainer:
         self._fetcher = fetcher
         self._sources = sources
         self.role_ttl_s = min(ROLE_TTL_S, settings.engine.lease_s)
-        self.leaving = ""  # why this process stops; the last worker ends the crawl for this reason
+        # Why this process stops; the last worker ends the crawl for this reason.
+        self.leaving = ""
         self.last_worker: Callable[[PostgresConnection], bool] = lambda _: True
         self.warn: Callable[[str], None] = lambda _: None
 

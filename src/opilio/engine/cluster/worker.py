@@ -41,7 +41,8 @@ FULL_WAIT_S, IDLE_WAIT_S = 0.05, 0.25
 # or not at all. It doubles for an address whose connections take longer.
 ADDRESS_MARGIN_S, MAX_ADDRESS_MARGIN_S = 0.2, 30.0
 MAX_SLOW_ADDRESSES = 50_000
-TIMED_LEASES = 500  # percentiles are those of the last leases
+# Percentiles are those of the last leases.
+TIMED_LEASES = 500
 
 
 class WorkerMeter:
@@ -106,9 +107,11 @@ class WorkerCommitter:
         self._clock = clock
         self._meter = meter
         self._stop = stop
-        self._held: dict[str, tuple[int, float]] = {}  # by host: token and end of the lease
+        # By host: token and end of the lease.
+        self._held: dict[str, tuple[int, float]] = {}
         self._wakes_at: float | None = None
-        self.min_tier: int = Tier.LINK  # the lowest tier that is leased
+        # The lowest tier that is leased.
+        self.min_tier: int = Tier.LINK
 
     def holds(self, host: str, delay_s: float = 0.0) -> bool:
         """Is the lease of this host ours for another `delay_s`? One that has expired may belong to another worker.

@@ -35,7 +35,8 @@ from opilio.fetch.resolver import NameResolver
 from opilio.parse.head import PageHead
 from opilio.parse.signals import read_signals
 
-MAX_BACKOFF_S = 3600.0  # of delays that the server did not ask for
+# Of delays that the server did not ask for.
+MAX_BACKOFF_S = 3600.0
 # Retry-After is obeyed up to this: RFC 9110 sets no limit, and a server that asks for two hours must not get a request
 # after one.
 MAX_RETRY_AFTER_S = 86_400.0
@@ -110,7 +111,8 @@ class AddressThrottle:
         self._not_before = floor
         self._limit = limit
         self._keep_s = keep_s
-        self._last_request: dict[str, tuple[float, float]] = {}  # start and delay of the last request
+        # Start and delay of the last request.
+        self._last_request: dict[str, tuple[float, float]] = {}
 
     def max_late_s(self, address: str) -> float:  # noqa: ARG002 the protocol's signature
         """One process: an unused start is not given to another."""
@@ -139,9 +141,11 @@ class AddressThrottle:
             del self._last_request[address]
 
 
-MAX_THROTTLED_HOSTS = 50_000  # hosts and addresses; more than can be requested within one delay
+# Hosts and addresses; more than can be requested within one delay.
+MAX_THROTTLED_HOSTS = 50_000
 POLL_S = 0.02
-MAX_SEND_ATTEMPTS = 8  # of a robots.txt whose start lapsed; each next one has twice the time
+# Of a robots.txt whose start lapsed; each next one has twice the time.
+MAX_SEND_ATTEMPTS = 8
 V = TypeVar("V")
 
 
@@ -178,10 +182,14 @@ class HostThrottle:
         self._not_before = floor
         self._busy_hosts: set[str] = set()
         self._free_at: dict[str, float] = {}
-        self._last_request: dict[str, tuple[float, float]] = {}  # by address: time and delay of the last one
-        self._reserved_start: dict[str, tuple[float, float]] = {}  # by host: a start that was not used yet
-        self._send_by: dict[str, tuple[float, str]] = {}  # by host: when its start lapses, and its address
-        self.host_delays_s: Mapping[str, float] = {}  # set by the user, by host
+        # By address: time and delay of the last one.
+        self._last_request: dict[str, tuple[float, float]] = {}
+        # By host: a start that was not used yet.
+        self._reserved_start: dict[str, tuple[float, float]] = {}
+        # By host: when its start lapses, and its address.
+        self._send_by: dict[str, tuple[float, str]] = {}
+        # Set by the user, by host.
+        self.host_delays_s: Mapping[str, float] = {}
 
     async def acquire(self, host: str, ready_at: float, delay_s: float, patience_s: float) -> float:
         """Wait for the host and take it (returns 0.0); or return when to try again, if the wait is too long."""
@@ -287,8 +295,10 @@ def _put_bounded(kept: dict[str, V], key: str, value: V) -> None:
     evict_oldest(kept, MAX_THROTTLED_HOSTS)
 
 
-MAX_CACHED_ROBOTS_BYTES = 16 << 20  # rules in memory; others are read from the collection again
-MAX_THROTTLE_WAIT_S = 0.5  # a visit that would wait longer releases its connection and is tried again
+# Rules in memory; others are read from the collection again.
+MAX_CACHED_ROBOTS_BYTES = 16 << 20
+# A visit that would wait longer releases its connection and is tried again.
+MAX_THROTTLE_WAIT_S = 0.5
 PRIVATE_ADDRESS_REASON = f"{PRIVATE_ADDRESS}: needs --allow-private (cloud metadata is always refused)"
 # As earlier versions stored it.
 EARLIER_PRIVATE_ADDRESS_REASON = f"{PRIVATE_ADDRESS}: only --allow-private lets it be asked"
@@ -296,7 +306,8 @@ METADATA_ADDRESS_REASON = f"{PRIVATE_ADDRESS}: cloud metadata is never requested
 ALL_ALLOWED = RobotsRules(expires_at=inf)
 
 LoadRobots = Callable[[str], bytes | None]  # the stored rules of an origin
-StoreRobots = Callable[[str, RobotsRules, float], None]  # store the rules of an origin and the delay of its host
+# Store the rules of an origin and the delay of its host.
+StoreRobots = Callable[[str, RobotsRules, float], None]
 
 
 class Permit(msgspec.Struct, frozen=True, kw_only=True):
@@ -378,7 +389,8 @@ class HostGate:
         if not self._settings.robots:
             return ALL_ALLOWED
         if origin not in self._rules:
-            for one in _both_schemes(origin):  # the delay is that of both
+            # The delay is that of both.
+            for one in _both_schemes(origin):
                 self._load_stored_rules(one)
         rules = self._rules.get(origin)
         return rules if rules is not None and rules.expires_at > self._clock.now() else None

@@ -6,10 +6,13 @@ from math import exp, lgamma, log
 import msgspec
 
 _BEGINNING = 20  # fetches
-_MIN_TRIES = 5  # of a host that counts for the population
-_UNSEEN_RATE = 0.1  # of one host that is added to the sample: the next one may be poorer than all before
+# Of a host that counts for the population.
+_MIN_TRIES = 5
+# Of one host that is added to the sample: the next one may be poorer than all before.
+_UNSEEN_RATE = 0.1
 _BARREN_RATE = 0.02  # of barren hosts: judges err
-_MAX_CONCENTRATION = 20.0  # of the distribution: a small sample never excludes different hosts
+# Of the distribution: a small sample never excludes different hosts.
+_MAX_CONCENTRATION = 20.0
 _SMALLEST_VARIANCE = 1e-4
 _LARGEST_EXPONENT = 50.0
 
@@ -28,7 +31,8 @@ class HostBeginnings:
     """The population of the hosts of a crawl. A fetch takes constant time."""
 
     def __init__(self) -> None:
-        self.hosts = 0  # productive ones
+        # Productive ones.
+        self.hosts = 0
         self._barren = 0
         self._rates = self._squares = 0.0
 
@@ -83,26 +87,39 @@ WHOLE_HOST = ""
 class YieldLimits(msgspec.Struct, frozen=True, kw_only=True):
     """When to give up a place, and when to try it again. Measured in docs/lab/traps.md."""
 
-    good_share: float = 0.5  # a place is good if it yields this share of the reference rate …
-    poor_share: float = 0.1  # … and poor if it yields this one
-    evidence: float = 6.0  # log-likelihood ratio at which a place is given up
-    min_hits: int = 5  # of the whole crawl, before any place is given up
-    min_rate: float = 0.12  # lowest reference rate: below it, evidence would take hundreds of fetches
+    # A place is good if it yields the first share of the reference rate, and poor if it yields the second one.
+    good_share: float = 0.5
+    poor_share: float = 0.1
+    # Log-likelihood ratio at which a place is given up.
+    evidence: float = 6.0
+    # Of the whole crawl, before any place is given up.
+    min_hits: int = 5
+    # Lowest reference rate: below it, evidence would take hundreds of fetches.
+    min_rate: float = 0.12
     # A crawl that has found nearly all pages has a low rate; a trap found then is still poor beside what it was before.
     best_share: float = 0.5  # of the highest reference rate so far
-    min_tries: int = 20  # of a reference rate that may be the highest
-    hit_memory: float = 0.9  # of the hits of a host, per fetch: its yield may end
-    expected_share: float = 0.1  # of what productive hosts yield at first; a host with a lower expectation is given up
-    min_hosts: int = 5  # productive ones: fewer are no expectation for others
-    min_host_tries: int = 6  # of a host that is given up for its expectation
-    barren_share: float = 0.03  # hits per fetch; a place that yielded more is never given up
+    # Of a reference rate that may be the highest.
+    min_tries: int = 20
+    # Of the hits of a host, per fetch: its yield may end.
+    hit_memory: float = 0.9
+    # Of what productive hosts yield at first; a host with a lower expectation is given up.
+    expected_share: float = 0.1
+    # Productive ones: fewer are no expectation for others.
+    min_hosts: int = 5
+    # Of a host that is given up for its expectation.
+    min_host_tries: int = 6
+    # Hits per fetch; a place that yielded more is never given up.
+    barren_share: float = 0.03
     memory: float = 0.995  # of the reference rate, per fetch
-    copy_weight: float = 2.0  # of a copy or soft 404, in ordinary misses
+    # Of a copy or soft 404, in ordinary misses.
+    copy_weight: float = 2.0
     same_words: float = 0.6  # share of the terms of two pages
-    retry_after: int = 500  # fetches until the first trial; three times as many until the next
+    # Fetches until the first trial; three times as many until the next.
+    retry_after: int = 500
     trial_urls: int = 2
     max_hosts: int = 10_000
-    min_domain_hosts: int = 3  # fetched ones of a domain that is given up
+    # Fetched ones of a domain that is given up.
+    min_domain_hosts: int = 3
 
 
 class Place:
@@ -120,11 +137,15 @@ class HostYield:
 
     def __init__(self) -> None:
         self.beginning = Beginning()
-        self.new_words = 0  # relevant pages in other words than those before
-        self.recent_hits = 0.0  # relevant pages there and elsewhere that it led to, decayed
-        self.misses = 0.0  # since it was admitted; copies count double
+        # Relevant pages in other words than those before.
+        self.new_words = 0
+        # Relevant pages there and elsewhere that it led to, decayed.
+        self.recent_hits = 0.0
+        # Since it was admitted; copies count double.
+        self.misses = 0.0
         self.places: dict[str, Place] = {}
-        self.recent_terms: deque[frozenset[int]] = deque(maxlen=4)  # of its last relevant pages
+        # Of its last relevant pages.
+        self.recent_terms: deque[frozenset[int]] = deque(maxlen=4)
 
 
 class DomainYield:
@@ -135,8 +156,10 @@ class DomainYield:
     def __init__(self) -> None:
         self.place = Place()
         self.new_words = 0
-        self.fetched: set[str] = set()  # the first few
-        self.hosts: dict[str, None] = {}  # with URLs in the queue, now or before
+        # The first few.
+        self.fetched: set[str] = set()
+        # With URLs in the queue, now or before.
+        self.hosts: dict[str, None] = {}
         self.recent_terms: deque[frozenset[int]] = deque(maxlen=4)
 
 
@@ -145,11 +168,13 @@ class GivenUpPlace(msgspec.Struct):
 
     host: str
     place: str
-    reason: str  # recorded with every URL that was dropped
+    # Recorded with every URL that was dropped.
+    reason: str
     trials: int = 0
     retry_at: int = 0  # number of fetches of this run
     on_trial: int = 0  # URLs whose result is awaited
-    hosts: list[str] = []  # of a domain; `host` is then "*." and the domain
+    # Of a domain; `host` is then "*." and the domain.
+    hosts: list[str] = []
 
     @property
     def pattern(self) -> str:

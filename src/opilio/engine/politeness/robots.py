@@ -24,7 +24,8 @@ from msgspec.structs import replace
 from opilio.core.records import FetchResult
 from opilio.core.urls import MAX_URL_LENGTH
 
-MAX_WILDCARD_PARTS = 2_000  # of all rules: literal parts that are looked for in one URL
+# Of all rules: literal parts that are looked for in one URL.
+MAX_WILDCARD_PARTS = 2_000
 # An escaped character of a URL takes three.
 _MAX_RULE_LENGTH = 3 * MAX_URL_LENGTH
 # Faster than `urlsplit`; it runs once for every request.
@@ -35,7 +36,8 @@ _KEPT_ESCAPES = re.compile("%(2[af5])", re.IGNORECASE)
 _INDEX_PAGE = "/index.html"
 
 T = TypeVar("T")
-Rule = tuple[bool, str]  # whether it allows, and its path as written
+# Whether it allows, and its path as written.
+Rule = tuple[bool, str]
 
 
 def read_groups(text: str) -> dict[str, list[tuple[str, str]]]:
@@ -289,17 +291,23 @@ def _path_pattern(location: str) -> str:
     return path if path.startswith(("/", "*")) else f"/{path}"
 
 
-MAX_PARSED_BYTES = 500 << 10  # RFC 9309, 2.5: at least this much is parsed
-CACHE_TTL_S = 86_400.0  # RFC 9309, 2.4: not cached for longer than 24 hours
+# RFC 9309, 2.5: at least this much is parsed.
+MAX_PARSED_BYTES = 500 << 10
+# RFC 9309, 2.4: not cached for longer than 24 hours.
+CACHE_TTL_S = 86_400.0
 MAX_SITEMAPS = 1_000
 MAX_LICENCE_LENGTH = 500
-LARGE_TEXT = 8_000  # characters of rules that are compiled outside the event loop
-MAX_QUICK_WILDCARDS = 200  # of rules that are compared with a URL in the event loop: less than a millisecond
-_BYTES_PER_CHARACTER, _RECORD_BYTES = 8, 1_000  # measured: rules of 20 characters take 120 bytes
+# Characters of rules that are compiled outside the event loop.
+LARGE_TEXT = 8_000
+# Of rules that are compared with a URL in the event loop: less than a millisecond.
+MAX_QUICK_WILDCARDS = 200
+# Measured: rules of 20 characters take 120 bytes.
+_BYTES_PER_CHARACTER, _RECORD_BYTES = 8, 1_000
 _STRING_BYTES = 64
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 FIRST_RETRY_S = 300.0
-MAX_STALE_S = 30 * 86_400.0  # RFC 9309, 2.3.1.4: old rules stand in for an unreachable file, but not for ever
+# RFC 9309, 2.3.1.4: old rules stand in for an unreachable file, but not for ever.
+MAX_STALE_S = 30 * 86_400.0
 
 _PRODUCT_TOKEN = re.compile(r"[A-Za-z_-]+").match  # RFC 9309, 2.2.1
 # Common misspellings count: a site that writes "dissallow" means it.
@@ -331,12 +339,15 @@ class RobotsRules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     text: str = ""
     delay_s: float = 0.0
     sitemaps: tuple[str, ...] = ()
-    licence: str = ""  # URL of the licence of the whole host (RSL)
+    # URL of the licence of the whole host (RSL).
+    licence: str = ""
     tdm_rules: tuple[TdmRule, ...] = ()  # of /.well-known/tdmrep.json
     unreachable: bool = False  # nothing is allowed, for now
     asked: bool = True  # the host received a request
-    failures: int = 0  # attempts in a row that could not read the file
-    why: str = ""  # the failure or status of the last attempt
+    # Attempts in a row that could not read the file.
+    failures: int = 0
+    # The failure or status of the last attempt.
+    why: str = ""
     read_at: float = 0.0  # when the file was last read
 
     @cached_property

@@ -105,8 +105,10 @@ class TrapLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_url_length: int = 2_000
     max_path_depth: int = 20
     max_parameters: int = 16  # in one query
-    max_query_shapes: int = 64  # different sets of parameter names at one path
-    max_combinations: Sequence[int] = (0, 0, 0, 20_000, 2_000)  # queries at one path by number of parameters; 0: any
+    # Different sets of parameter names at one path.
+    max_query_shapes: int = 64
+    # Queries at one path by number of parameters; 0: any.
+    max_combinations: Sequence[int] = (0, 0, 0, 20_000, 2_000)
     max_sessions: int = 2  # different session ids at one host
     current_year: int = 2_100
     first_year: int = 1_600
@@ -122,9 +124,12 @@ class _HostHistory:
 
     def __init__(self) -> None:
         self.sessions: set[str] = set()
-        self.shapes: dict[str, set[str]] = {}  # path: sets of parameter names
-        self.queries: dict[str, int] = {}  # path: queries with many parameters
-        self.calendars: dict[str, int] = {}  # pattern: dates
+        # Path: sets of parameter names.
+        self.shapes: dict[str, set[str]] = {}
+        # Path: queries with many parameters.
+        self.queries: dict[str, int] = {}
+        # Pattern: dates.
+        self.calendars: dict[str, int] = {}
 
 
 class TrapDetector:
@@ -248,8 +253,10 @@ class UrlFilter:
         self._endings = tuple(f".{form}" for name in self._unreadable for form in (name, name.upper()))
         self._scope = scope or UrlScope(ScopeSettings())
         self.host_rules = HostRules()
-        self.yields: YieldMonitor | None = None  # waste control, if it is on
-        self.archived: Container[str] | None = None  # the URLs of the archives that are crawled
+        # Waste control, if it is on.
+        self.yields: YieldMonitor | None = None
+        # The URLs of the archives that are crawled.
+        self.archived: Container[str] | None = None
         self._reported: set[tuple[str, str]] = set()
         self._found: list[tuple[str, str, str]] = []
 

@@ -44,9 +44,11 @@ from opilio.engine.politeness.host_yield import (
 )
 
 _EVERYTHING = 1 << 30
-_IDLE_FACTOR = 10  # a trial is larger where nothing else is left to fetch
+# A trial is larger where nothing else is left to fetch.
+_IDLE_FACTOR = 10
 _MAX_PLACES = 1_000  # of one host; also hosts of one domain
-_MAX_SOURCES = 20_000  # pages and redirects that may still get credit
+# Pages and redirects that may still get credit.
+_MAX_SOURCES = 20_000
 
 
 class YieldMonitor:
@@ -61,11 +63,14 @@ class YieldMonitor:
         self._redirects: dict[int, tuple[str, list[str]]] = {}
         self._productive: set[str] = set()
         self._beginnings = HostBeginnings()
-        self._reference = [0.0, 0.0]  # hits and tries on productive hosts, decayed
-        self._best_rate = 0.0  # the highest reference rate so far
+        # Hits and tries on productive hosts, decayed.
+        self._reference = [0.0, 0.0]
+        # The highest reference rate so far.
+        self._best_rate = 0.0
         self._hits = self._fetches = self._new_words = 0
         self._given_up: dict[str, dict[str, GivenUpPlace]] = {}
-        self._admitted: list[GivenUpPlace] = []  # by a hit of their trial
+        # By a hit of their trial.
+        self._admitted: list[GivenUpPlace] = []
         for place in given_up:
             self._given_up.setdefault(place.host, {})[place.place] = place
             place.retry_at, place.on_trial = self._retry_time(place.trials), 0

@@ -31,13 +31,15 @@ from opilio.store.revisits import PageFacts, RevisitRecord
 
 Array = NDArray[np.float64]
 RATE_COUNT = 24
-RATES: Array = np.geomspace(1 / (1000 * DAY_S), 1 / 900, RATE_COUNT)  # once in 1,000 days … every quarter of an hour
+# From once in 1,000 days to every quarter of an hour.
+RATES: Array = np.geomspace(1 / (1000 * DAY_S), 1 / 900, RATE_COUNT)
 # Before anything is known: most pages change within months, few within hours (a broad bell on the grid's own scale).
 _UNNORMALIZED_PRIOR: Array = np.exp(-0.5 * ((np.log(RATES) - np.log(1 / (20 * DAY_S))) / 2.0) ** 2)
 DEFAULT_PRIOR: Array = _UNNORMALIZED_PRIOR / _UNNORMALIZED_PRIOR.sum()
 _DEFAULT_PRIOR_WEIGHT = 3.0  # in visits
 _MIN_PROBABILITY = 1e-6  # so that no rate becomes impossible
-_GROUP_PRIOR_WEIGHT = 2.0  # in pages: the weight of host and kind beside the directory
+# In pages: the weight of host and kind beside the directory.
+_GROUP_PRIOR_WEIGHT = 2.0
 
 
 def visit_log_likelihood(elapsed_s: float, changed: bool) -> Array:
@@ -104,8 +106,10 @@ class GroupRatePriors:
             self._counts[number] = np.maximum(self._counts[number] + change, 0.0)
 
 
-AGE_WEIGHT = 0.1  # of the age that a revisit removes; the time the copy stays fresh has 1
-MIN_CHANGE_CHANCE = 0.05  # lower limit of the divisor for pages that a sitemap lists as changed
+# Of the age that a revisit removes; the time the copy stays fresh has 1.
+AGE_WEIGHT = 0.1
+# Lower limit of the divisor for pages that a sitemap lists as changed.
+MIN_CHANGE_CHANCE = 0.05
 
 
 class RevisitCandidates(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,9 +117,12 @@ class RevisitCandidates(msgspec.Struct, frozen=True, kw_only=True):
 
     waited_s: Array  # since the last check
     rate_probabilities: Array  # of each rate of the grid
-    value: Array  # relevance × (1 + what its new links brought)
-    hinted: NDArray[np.bool_]  # a sitemap or feed says that it has changed
-    interval_s: float  # between two visits of a page, on average over all
+    # Relevance × (1 + what its new links brought).
+    value: Array
+    # A sitemap or feed says that it has changed.
+    hinted: NDArray[np.bool_]
+    # Between two visits of a page, on average over all.
+    interval_s: float
 
 
 def score_fixed(pages: RevisitCandidates) -> Array:
@@ -131,7 +138,8 @@ def score_proportional(pages: RevisitCandidates) -> Array:
 def score_adaptive(pages: RevisitCandidates) -> Array:
     """By the expected value of a revisit."""
     gained = np.empty(len(pages.value))
-    for start in range(0, len(gained), 4096):  # in portions: the table of page × rate stays in the cache
+    # In portions: the table of page × rate stays in the cache.
+    for start in range(0, len(gained), 4096):
         part = slice(start, start + 4096)
         gained[part] = _expected_gain_s(pages.waited_s[part], pages.rate_probabilities[part], pages.interval_s)
     value = pages.value * gained / pages.interval_s
@@ -160,10 +168,13 @@ POLICIES: dict[str, RevisitPolicy] = {
 }
 
 
-MAX_MISSING_CHECKS = 5  # a page that is gone is requested this number of times in all
-GONE_WEIGHT = 0.05  # the weight of a page that is gone; one that is present has 1
+# A page that is gone is requested this number of times in all.
+MAX_MISSING_CHECKS = 5
+# The weight of a page that is gone; one that is present has 1.
+GONE_WEIGHT = 0.05
 DUPLICATE_WEIGHT = 0.1
-IRRELEVANT_WEIGHT = 0.25  # of an irrelevant page; a relevant one of the same score has 1
+# Of an irrelevant page; a relevant one of the same score has 1.
+IRRELEVANT_WEIGHT = 0.25
 MIN_RELEVANCE = 0.02
 MAX_UNCHANGED_S = 2 * 365 * 86_400.0  # an older Last-Modified counts as this
 _DATED_PATH = re.compile(r"/(?:19|20)\d\d[/-]")

@@ -114,7 +114,8 @@ class RevisitOutcomes:
         try:
             before = stable_words(read_record(self._collection.folder, *stored.warc_location))
             return before is not None and before == stable_words(parse_response(analysis.warc_record))
-        except (CollectionError, ValueError):  # the stored record is unreadable: replace it
+        # The stored record is unreadable: replace it.
+        except (CollectionError, ValueError):
             return False
 
     def _became_soft_404(self, stored: StoredPageInfo, outcome: Outcome, now: float) -> bool:
@@ -155,7 +156,8 @@ class RevisitOutcomes:
                 elif not stored.is_current and not waiting and not _is_page(outcome):
                     self._restore_moved_pages(stored.key)
                 events += self._removal_events(stored, outcome, now)
-        for key in known.keys() - visited:  # not requested: refused by robots.txt, or the visit was interrupted
+        # Not requested: refused by robots.txt, or the visit was interrupted.
+        for key in known.keys() - visited:
             self._record_unvisited(known[key], key in waiting_keys or not _has_result(batch, key), now)
         self._credit_link_sources(outcomes)
         fresh = [o for o in outcomes if o.change in (PageChange.NEW, PageChange.CHANGED) and _is_page(o)]
@@ -213,7 +215,8 @@ class RevisitOutcomes:
             return
         self.store.record_move(stored.key, target, now)
         there = self.store.record(target)
-        there.queued = 1  # the run does not end before it is fetched
+        # The run does not end before it is fetched.
+        there.queued = 1
         self.store.save([there])
         if self.table is not None:
             self.table.drop(stored.key)
@@ -304,7 +307,8 @@ def _page_facts(outcome: Outcome) -> PageFacts:
 MISSING_STATUSES = frozenset({404, 410})
 PERMANENT_REDIRECTS = frozenset({301, 308})  # RFC 9110, 15.4.2 and 15.4.9
 REDIRECT_LOOP = "redirect-loop"
-WRONG_CONTENT_TYPE = "content-type"  # declared in the header, or found when the body was read
+# Declared in the header, or found when the body was read.
+WRONG_CONTENT_TYPE = "content-type"
 NOT_A_PAGE_KINDS = frozenset({SOFT_404, WRONG_CONTENT_TYPE, "parse", "html", "url"})  # a response, but not a page
 
 
@@ -359,10 +363,12 @@ def _is_same_text(known: StoredPageInfo, outcome: Outcome) -> bool:
     analysis = outcome.analysis
     assert analysis is not None
     if known.duplicate_of and not outcome.duplicate_of:
-        return False  # the page it duplicated is gone
+        # The page it duplicated is gone.
+        return False
     if known.fingerprint or analysis.fingerprint:
         return known.fingerprint == analysis.fingerprint
-    return (known.words, known.title) == (analysis.words, analysis.title)  # too little text for a fingerprint
+    # Too little text for a fingerprint.
+    return (known.words, known.title) == (analysis.words, analysis.title)
 
 
 def revisited_url_result(result: UrlResult, change: PageChange) -> UrlResult:

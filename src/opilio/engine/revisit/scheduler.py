@@ -27,10 +27,12 @@ from opilio.store.pages import page_validators
 from opilio.store.revisits import RevisitStore, SitemapStore
 from opilio.store.run_tables import robots_rows
 
-BUDGET_META_KEY = "revisit_budget"  # in `meta`: revisits to spend, and when that was computed
+# In `meta`: revisits to spend, and when that was computed.
+BUDGET_META_KEY = "revisit_budget"
 # Revisits planned at once, at least; more where there are many pages, because each plan reads them all.
 MIN_PLAN_BATCH = 32
-PROBE_URGENCY = 3.0  # a host's probe goes before its revisits
+# A host's probe goes before its revisits.
+PROBE_URGENCY = 3.0
 ALL_REVISITED_REASON = "all due pages revisited"
 _MAX_SHOWN_WAIT_S = 100 * 365 * DAY_S  # dates end with the year 9999
 
@@ -46,10 +48,13 @@ class RevisitScheduler:
         self._outcomes = outcomes
         self._settings = settings
         self._table = RevisitTable()
-        self._initial_pages = 0  # pages stored at the start; a run that began with 0 is an ordinary crawl
+        # Pages stored at the start; a run that began with 0 is an ordinary crawl.
+        self._initial_pages = 0
         self._budget, self._budget_at = -1.0, 0.0
-        self._fetch_counts = [0, 0]  # by this run: all, and the revisits among them
-        self._nothing_due_at = -inf  # last time that there was nothing to plan
+        # By this run: all, and the revisits among them.
+        self._fetch_counts = [0, 0]
+        # Last time that there was nothing to plan.
+        self._nothing_due_at = -inf
         self.sitemaps: SitemapScheduler | None = None
 
     def load(self, now: float) -> None:
@@ -205,9 +210,11 @@ def with_conditional_requests(settings: Settings, fetcher: Fetcher, connection: 
     return fetcher
 
 
-SITEMAP_INTERVAL_SHARE = 0.125  # of `revisit.interval_s`: how often sitemaps and feeds are requested
+# Of `revisit.interval_s`: how often sitemaps and feeds are requested.
+SITEMAP_INTERVAL_SHARE = 0.125
 MAX_SITEMAPS_PER_HOST = 20
-SITEMAP_LEAD_SCORE = 0.3  # of a page known only from a sitemap or feed
+# Of a page known only from a sitemap or feed.
+SITEMAP_LEAD_SCORE = 0.3
 
 
 class SitemapScheduler:
@@ -239,7 +246,8 @@ class SitemapScheduler:
             self._frontier.revive([(host, key)])
             self._sitemap_store.mark_requested(key, now)
             record = self._revisit_store.record(key)
-            record.queued = 1  # the run does not end before it is fetched
+            # The run does not end before it is fetched.
+            record.queued = 1
             self._revisit_store.save([record])
 
     def process(self, outcomes: Sequence[Outcome], now: float) -> list[Lead]:
@@ -265,7 +273,8 @@ class SitemapScheduler:
             if key in self._table:
                 if entry.modified_at > 0:
                     self._apply_change_date(key, entry.modified_at, now)
-            elif host == source.host:  # a sitemap may list pages of its own host only
+            # A sitemap may list pages of its own host only.
+            elif host == source.host:
                 leads.append(
                     Lead(url=entry.url, key=key, host=host, score=SITEMAP_LEAD_SCORE, depth=1, parent=source.key)
                 )

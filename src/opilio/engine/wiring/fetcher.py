@@ -24,8 +24,10 @@ from opilio.text.languages import language_code
 
 # Of a crawl of archives: leases of many URLs are cheaper, and so are commits of many pages.
 ARCHIVE_URLS_PER_LEASE = 16
-ARCHIVE_URLS_PER_CONNECTION = 4  # in flight, however many hosts they are of
-ARCHIVE_BATCH = 1_024  # more than are in flight: a commit is due when half of them are finished
+# In flight, however many hosts they are of.
+ARCHIVE_URLS_PER_CONNECTION = 4
+# More than are in flight: a commit is due when half of them are finished.
+ARCHIVE_BATCH = 1_024
 
 BuildFetcher = Callable[[Settings, Clock], Fetcher]
 

@@ -135,7 +135,9 @@ def collection_engine(context: EngineContext, *, folders: tuple[str, ...] = (), 
 def search_folders(folders: Sequence[Path], relevant: bool, query: str, limit: int) -> list[str]:
     """Addresses of the pages that collections have on a query, best first."""
     from opilio.search.results import SearchFilters as Filters
-    from opilio.search.searcher import Searcher  # an index is opened only where one is asked
+
+    # An index is opened only where one is asked.
+    from opilio.search.searcher import Searcher
 
     searcher = Searcher(folders)
     searcher.update_indexes()

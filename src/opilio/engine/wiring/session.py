@@ -67,7 +67,8 @@ class Machine:
     """What a crawl uses of its machine: clock, network, worker processes, files. A simulation replaces them."""
 
     clock: Clock = field(default_factory=SystemClock)
-    build_fetcher: BuildFetcher | None = None  # None: the one that `fetch.client` names
+    # None: the one that `fetch.client` names.
+    build_fetcher: BuildFetcher | None = None
     analysis: AnalysisOptions = field(default_factory=AnalysisOptions)
     files: WarcFiles = field(default_factory=WarcFiles)
 
@@ -87,7 +88,8 @@ class CrawlSession:
         writer = WarcWriter(collection.folder, software, rotate_bytes, self._machine.files)
         self._writer = CollectionWriter(collection, writer)
         self._exit_stack = AsyncExitStack()
-        self.notify: Notify = lambda _: None  # receives what happens before the engine runs
+        # Receives what happens before the engine runs.
+        self.notify: Notify = lambda _: None
         self.engine: Engine
 
     @property

@@ -52,7 +52,8 @@ def complete_settings(settings: Settings) -> Settings:
     engines = {name: complete_engine(name, tree) for name, tree in settings.seeds.engines.items()}
     seeds = msgspec.structs.replace(settings.seeds, engines=engines)
     # A resumed crawl may be started in another folder.
-    build_identity(settings.fetch)  # checks the files
+    # Checks the files.
+    build_identity(settings.fetch)
     fetch = msgspec.structs.replace(
         settings.fetch,
         archives=[str(Path(name).absolute()) for name in settings.fetch.archives],
@@ -165,7 +166,8 @@ def _check_same_topic(place: str, stored: Tree, tree: Tree) -> None:
     """A collection has one topic: verdicts by different topics can't be compared."""
     wanted = tree.get("topic", {})
     if not isinstance(wanted, dict):
-        return  # reported by `resolve_settings`
+        # Reported by `resolve_settings`.
+        return
     used = {**msgspec.to_builtins(TopicSettings()), **stored["topic"]}
     for key, value in wanted.items():
         if key in used and value != used[key]:

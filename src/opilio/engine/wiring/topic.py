@@ -93,7 +93,8 @@ QUERY_COLUMNS = ("query", "q", "keywords", "text")
 TIME_COLUMNS = ("time", "timestamp", "date", "at", "querytime")
 SEPARATORS = (",", ";", "\t")
 _QUERY_COLUMN_SET = frozenset(QUERY_COLUMNS)
-MAX_EMPTY_INTERVALS = 64  # empty intervals in a row after which nothing asked before is left: memory is at most a half
+# Empty intervals in a row after which nothing asked before is left: memory is at most a half.
+MAX_EMPTY_INTERVALS = 64
 
 
 class LoggedQuery(msgspec.Struct, frozen=True):

@@ -39,9 +39,11 @@ from opilio.engine.workers.process import (
 )
 
 MAX_STARTUP_FAILURES = 4
-MAX_WAITING_PER_WORKER = 16  # pages that wait for a worker: it has enough to do while the engine commits
+# Pages that wait for a worker: it has enough to do while the engine commits.
+MAX_WAITING_PER_WORKER = 16
 MAX_WAITING_BYTES = 8 << 20  # bodies that wait for all workers
-MAX_ATTEMPTS = 2  # worker processes that may end while they analyze the same page
+# Worker processes that may end while they analyze the same page.
+MAX_ATTEMPTS = 2
 # The kinds of the failure of a page that is too expensive to analyze, and of one that ends worker processes.
 LIMIT_EXCEEDED = "analysis-limit"
 CRASHED = "analysis-crash"
@@ -119,8 +121,10 @@ class _WorkerConnection(asyncio.Protocol):
     ) -> None:
         self.process = process
         self.waiting: deque[PendingJob] = deque()
-        self.ready = False  # the worker has built its analyzer
-        self.lost = False  # the process has closed its end
+        # The worker has built its analyzer.
+        self.ready = False
+        # The process has closed its end.
+        self.lost = False
         # A second handle on the socket: the transport closes its own before all replies are read.
         self._channel = channel
         self._on_lost = on_lost
@@ -205,12 +209,15 @@ class WorkerPool:
         self._count = count
         self._limits = limits or AnalysisLimits()
         self._workers: list[_WorkerConnection] = []
-        self._backlog: deque[PendingJob] = deque()  # pages without a worker
+        # Pages without a worker.
+        self._backlog: deque[PendingJob] = deque()
         self._waiting_bytes = 0
         self._has_room = asyncio.Event()
-        self._latest_updates: dict[str, StateUpdate] = {}  # for replacements
+        # For replacements.
+        self._latest_updates: dict[str, StateUpdate] = {}
         self._replacing: set[asyncio.Task[None]] = set()
-        self._startup_failures = 0  # workers in a row that died before they were ready
+        # Workers in a row that died before they were ready.
+        self._startup_failures = 0
         self._closing = False
 
     async def start(self) -> None:

@@ -38,8 +38,10 @@ from opilio.fetch.archive import unpack_response
 from opilio.text.word_vectors import set_blas_threads
 
 OUT_OF_MEMORY = 70  # exit code
-LARGE_BLOCK_BYTES = 1 << 20  # memory for larger bodies is given back to the system as soon as they are freed
-_KEPT_FREE_BYTES = 8 << 20  # free memory that the allocator keeps for the next pages
+# Memory for larger bodies is given back to the system as soon as they are freed.
+LARGE_BLOCK_BYTES = 1 << 20
+# Free memory that the allocator keeps for the next pages.
+_KEPT_FREE_BYTES = 8 << 20
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of mallopt(3)
 _ENGINE_THRESHOLDS = (10_000, 20, 20)  # of gc.set_threshold
 
@@ -48,8 +50,10 @@ class AnalysisLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What the analysis of one page may take. The kernel enforces it, also inside native code."""
 
     cpu_s: float = 20.0
-    wall_factor: float = 10.0  # times `cpu_s` on the wall clock: the machine may be busy
-    memory_mb: int = 1024  # beyond what a worker needs without a page
+    # Times `cpu_s` on the wall clock: the machine may be busy.
+    wall_factor: float = 10.0
+    # Beyond what a worker needs without a page.
+    memory_mb: int = 1024
     sandbox: bool = False  # no new files, connections and programs
 
     @property
@@ -102,7 +106,8 @@ def describe_exit(exit_code: int | None) -> str:
 def return_large_blocks() -> None:
     """Have the C library give large blocks back. By itself it raises its limits with every large body that it frees,
     up to 32 MB, and then keeps the memory of a few large pages for ever."""
-    with suppress(AttributeError):  # another C library
+    # Another C library.
+    with suppress(AttributeError):
         libc = ctypes.CDLL(None)
         libc.mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
         libc.mallopt(_M_TRIM_THRESHOLD, _KEPT_FREE_BYTES)
@@ -144,12 +149,15 @@ _CLONE_THREAD = 0x10000
 _UNKNOWN_CALLS = (435, 437)  # clone3, openat2
 
 _REFUSED_CALLS = {
-    "network": (41, 42, 43, 49, 50, 53, 288),  # socket, connect, accept, bind, listen, socketpair, accept4
+    # socket, connect, accept, bind, listen, socketpair, accept4.
+    "network": (41, 42, 43, 49, 50, 53, 288),
     "programs": (57, 58, 59, 322),  # fork, vfork, execve, execveat
-    "processes": (62, 101, 200, 310, 311, 424, 434, 438),  # kill, ptrace, tkill, process_vm_*, pidfd_*
+    # kill, ptrace, tkill, process_vm_*, pidfd_*.
+    "processes": (62, 101, 200, 310, 311, 424, 434, 438),
     "names": (82, 83, 84, 85, 86, 87, 88, 133, 258, 259, 263, 264, 265, 266, 316),  # rename, mkdir, unlink, link …
     "attributes": (76, 90, 91, 92, 93, 94, 132, 188, 189, 190, 235, 260, 268, 280, 452),  # truncate, chmod, chown …
-    "memory files": (29, 240, 319, 447),  # shmget, mq_open, memfd_create, memfd_secret
+    # shmget, mq_open, memfd_create, memfd_secret.
+    "memory files": (29, 240, 319, 447),
     "system": (
         155,
         161,
@@ -235,7 +243,8 @@ def _return_if(values: Iterable[int], result: int) -> Iterator[bytes]:
 
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
 REPLY_HEADER = struct.Struct("!I")  # the length of a reply
-_MESSAGE_HEADER = struct.Struct("!II")  # the length of a message and of the body behind it
+# The length of a message and of the body behind it.
+_MESSAGE_HEADER = struct.Struct("!II")
 
 
 class AnalysisJob(msgspec.Struct, tag=True, array_like=True):

@@ -42,7 +42,8 @@ from opilio.frontier.sqlite.hosts import MIN_PARK_S
 from opilio.frontier.sqlite.queries import rebuild_sqlite_counters, refused_urls, requeue_dropped
 from opilio.frontier.sqlite.urls import UrlTable
 
-_Completed = tuple[HostLease, Sequence[UrlResult], float]  # a lease, its results, when the host wakes
+# A lease, its results, when the host wakes.
+_Completed = tuple[HostLease, Sequence[UrlResult], float]
 
 
 class PostgresFrontier:

@@ -38,7 +38,8 @@ class PostgresAdder:
         self._batch = LinkBatch(policy, now)
         self._aggregates = policy.merge in AGGREGATING_POLICIES
         self._locked: dict[str, LockedHost] = {}
-        self._totals: Counter[str] = Counter()  # URLs ever accepted from each locked host
+        # URLs ever accepted from each locked host.
+        self._totals: Counter[str] = Counter()
         self._found: dict[int, CachedUrl] = {}
 
     def add(self, leads: Sequence[Lead]) -> AddResult:

@@ -16,9 +16,11 @@ class ClaimResult(msgspec.Struct, kw_only=True):
     """The result of a claim: a lease, or why not."""
 
     lease: HostLease | None = None
-    unavailable: list[int] = []  # keys that are no longer queued: fetched, failed, expired, refused
+    # Keys that are no longer queued: fetched, failed, expired, refused.
+    unavailable: list[int] = []
     retry_times: dict[int, float] = {}  # keys of retries that are not due yet
-    host_wakes_at: float = 0.0  # > 0: the host can't be fetched from before
+    # > 0: the host can't be fetched from before.
+    host_wakes_at: float = 0.0
 
 
 class ClaimableFrontier(SqliteFrontier):

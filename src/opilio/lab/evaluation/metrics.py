@@ -243,12 +243,15 @@ class CrawlScore(msgspec.Struct, frozen=True, kw_only=True):
     relevant_hosts: int
     host_entropy: float
     failures: int
-    repeats: int  # fetches of a URL that had been fetched before
-    duplicates: int  # pages whose body had been fetched before from another URL
+    # Fetches of a URL that had been fetched before.
+    repeats: int
+    # Pages whose body had been fetched before from another URL.
+    duplicates: int
     # Share of the pages of the other on-topic seed sets that were fetched; None without other sets.
     target_recall: float | None
     curve: tuple[tuple[int, int], ...]
-    hosts: int = 0  # hosts with a fetched page, relevant or not
+    # Hosts with a fetched page, relevant or not.
+    hosts: int = 0
     places: int = 0  # directories with relevant pages
 
 

@@ -91,8 +91,10 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     name: str
     strategy: str = ""  # defaults to the name
-    set: dict[str, Any] = {}  # like --set, as a table: overrides the strategy
-    paper: str = ""  # its column in the paper's table; defaults to the name
+    # Like --set, as a table: overrides the strategy.
+    set: dict[str, Any] = {}
+    # Its column in the paper's table; defaults to the name.
+    paper: str = ""
     # Start with a T-Graph, if the strategy uses one and the experiment has targets.
     graph: bool = True
     # Every verdict is the page's label: what is lost to this variant is lost by the judge, the rest by the ranker.
@@ -162,10 +164,14 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     reference: str = ""
     budget: Positive = 1000
     seed_kinds: tuple[str, ...] = ("on-topic", "generic")
-    seed_sets: Positive = 2  # number of seed sets of each kind, the first ones
-    executions: Positive = 1  # of every case, with different random seeds (S3-32)
-    topics: Count = 0  # number of topics, those with the most relevant pages; 0: all
-    topic_names: tuple[str, ...] = ()  # the topics that are used, where a web has them
+    # Number of seed sets of each kind, the first ones.
+    seed_sets: Positive = 2
+    # Of every case, with different random seeds (S3-32).
+    executions: Positive = 1
+    # Number of topics, those with the most relevant pages; 0: all.
+    topics: Count = 0
+    # The topics that are used, where a web has them.
+    topic_names: tuple[str, ...] = ()
     bounds: tuple[str, ...] = ("random",)
     paper: str = ""  # a table of papers.toml
     checkpoints: tuple[Positive, ...] = ()  # defaults to the paper's
@@ -175,22 +181,26 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     coverage: Annotated[float, Meta(gt=0, le=1)] = 1.0
     # Pages in each of the two seed lists that S1's classifiers are trained on before the crawls; 0: no training.
     training: Count = 0
-    window: Count = 0  # fetches per block, for the section "windows"
+    # Fetches per block, for the section "windows".
+    window: Count = 0
     # The seed set whose pages are the targets of T-Graphs; no crawl starts from it.
     targets: str = ""
     # Topic -> its Dewey classes, as the user would give them.
     classes: dict[str, tuple[str, ...]] = {}
     # Splits a variant in two: T… from on-topic seeds, G… from generic ones (S2-40).
     by_seeds: bool = False
-    also: tuple[str, ...] = ()  # further variants that the others are tested against
+    # Further variants that the others are tested against.
+    also: tuple[str, ...] = ()
     sections: tuple[str, ...] = ("strategies", "pairs", "topics", "seeds", "self-judged", "parts")
     variant: tuple[Variant, ...] = ()  # empty: every strategy
     plot: tuple[Plot, ...] = ()
     claim: tuple[Claim, ...] = ()
     # The synthetic web that is used if the user gives no web (see `WebShape`); empty: a web must be given.
     shape: dict[str, Any] = {}
-    manuals: tuple[str, ...] = ()  # webs made from installed manuals, used in addition to the given ones
-    budgets: dict[str, Positive] = {}  # web -> fetches per run, where it differs from `budget`
+    # Webs made from installed manuals, used in addition to the given ones.
+    manuals: tuple[str, ...] = ()
+    # Web -> fetches per run, where it differs from `budget`.
+    budgets: dict[str, Positive] = {}
     # Results carry a digest of this declaration, and the report separates development and held-out topics.
     registered: bool = False
 

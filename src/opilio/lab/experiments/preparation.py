@@ -60,7 +60,8 @@ from opilio.topic.topic import make_topic
 ENGINE_COVERAGE = 0.8
 MIN_AGREEMENT = 2  # engines that must name a page (S1-15)
 RESULTS_PER_QUERY = 3  # of a query off the topic
-STRATEGY = "s1-bayes"  # all strategies of S1 read pages in the same way
+# All strategies of S1 read pages in the same way.
+STRATEGY = "s1-bayes"
 
 
 class SeedListTraining:
@@ -134,7 +135,8 @@ class SeedListTraining:
         return compare_learners(self.training_set(brief, size), LEARNER_NAMES, time.process_time)
 
 
-LOG_INTERVAL = 100  # pages between two readings of a query log (S4-05)
+# Pages between two readings of a query log (S4-05).
+LOG_INTERVAL = 100
 BUILT_TABLE_SIZE = 300  # words of a table from pages (S0-13)
 
 

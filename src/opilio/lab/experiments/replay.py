@@ -107,7 +107,8 @@ def _to_fetched(url: str, answer: RecordedResponse, started_at: float, elapsed_s
 
 
 NO_DELAY_S = 0.0
-SURE_SCORES = (0.02, 0.98)  # of an irrelevant and of a relevant page
+# Of an irrelevant and of a relevant page.
+SURE_SCORES = (0.02, 0.98)
 
 
 class PerfectJudge:
@@ -129,7 +130,8 @@ class ReplayedFetch(msgspec.Struct, frozen=True, array_like=True):
 
     url: str
     score: float  # its score in the frontier
-    judge_score: float  # the score by the crawler's own judge; -1 without one
+    # The score by the crawler's own judge; -1 without one.
+    judge_score: float
     relevant: bool
     status: int
 
@@ -158,7 +160,8 @@ class OfflineWeb:
     web: WarcWeb
     pages: ParsedPages
     readings_by_version: dict[str, Readings] = field(default_factory=dict)
-    ignore_faults: bool = False  # disables the declared faults of its hosts
+    # Disables the declared faults of its hosts.
+    ignore_faults: bool = False
 
     def faults(self) -> Faults:
         """The faults of its hosts, the same for every crawler."""

@@ -17,10 +17,12 @@ class SelfJudged(msgspec.Struct, frozen=True, kw_only=True):
 
     relevant: int
     harvest: float
-    precision: float | None = None  # of the crawler's verdicts against the labels
+    # Of the crawler's verdicts against the labels.
+    precision: float | None = None
     recall: float | None = None
     auc: float | None = None  # of the judge's scores
-    calibration_error: float | None = None  # of the judge's scores, as probabilities
+    # Of the judge's scores, as probabilities.
+    calibration_error: float | None = None
     reliability: tuple[CalibrationBin, ...] = ()  # of the judge's scores
     curve: tuple[tuple[int, int], ...] = ()
 
@@ -31,7 +33,8 @@ class LinkQuality(msgspec.Struct, frozen=True, kw_only=True):
     auc: float | None = None
     average_precision: float | None = None
     calibration_error: float | None = None
-    precision: float | None = None  # of the links predicted on topic, the share that are; None: none is predicted
+    # Of the links predicted on topic, the share that are; None: none is predicted.
+    precision: float | None = None
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
@@ -63,7 +66,8 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
     target_recall: float | None = None
     self_judged: SelfJudged | None = None
     links: LinkQuality | None = None
-    hosts: int = 0  # hosts with a fetched page, relevant or not
+    # Hosts with a fetched page, relevant or not.
+    hosts: int = 0
     places: int = 0  # directories with relevant pages
     virtual_s: float = 0.0  # time on the crawl's clock
     # Share of the fetched pages that contain the query (S3-30); counts every sense of its words (S3-E7).
@@ -98,7 +102,8 @@ def found_at(curve: Sequence[tuple[int, int]], fetches: int) -> float:
 class ExperimentResults(msgspec.Struct, frozen=True, kw_only=True):
     schema: int = 1
     runs: tuple[RunResult, ...] = ()
-    bounds: tuple[RunResult, ...] = ()  # runs that are not crawlers: a random order, the oracle
+    # Runs that are not crawlers: a random order, the oracle.
+    bounds: tuple[RunResult, ...] = ()
 
 
 class RunId(msgspec.Struct, frozen=True, kw_only=True):

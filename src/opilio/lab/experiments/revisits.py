@@ -57,11 +57,13 @@ class FreshnessMeasures(msgspec.Struct, frozen=True, kw_only=True):
     """The measures of a run, at each of `times`."""
 
     times: tuple[float, ...]
-    fresh: tuple[float, ...]  # share of the relevant pages whose stored version is current
+    # Share of the relevant pages whose stored version is current.
+    fresh: tuple[float, ...]
     age_days: tuple[float, ...]  # mean over them, 0 for fresh ones
     fetches: int
     revisits: int
-    new_relevant: int  # relevant pages that appeared and were found
+    # Relevant pages that appeared and were found.
+    new_relevant: int
     born_relevant: int  # relevant pages that appeared
 
 

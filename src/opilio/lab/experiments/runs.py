@@ -59,9 +59,12 @@ class ExperimentJob(msgspec.Struct, frozen=True, kw_only=True):
     random_seed: int = 0
     overrides: dict[str, Any] = {}  # settings that override every variant
     latency_s: float = 0.0
-    targets: str = ""  # the seed set whose pages are the targets of a T-Graph
-    training: int = 0  # pages of each seed list that classifiers are trained on
-    coverage: float = 1.0  # the share of the pages that the search engine knows: another one for every random seed
+    # The seed set whose pages are the targets of a T-Graph.
+    targets: str = ""
+    # Pages of each seed list that classifiers are trained on.
+    training: int = 0
+    # The share of the pages that the search engine knows: another one for every random seed.
+    coverage: float = 1.0
 
     @property
     def case_name(self) -> str:
@@ -262,7 +265,8 @@ def _fetched_page_mask(fetches: Sequence[ReplayedFetch]) -> NDArray[np.bool_]:
     return np.array([f.judge_score >= 0 for f in fetches], dtype=bool)
 
 
-_MAX_CACHED_VERSIONS = 3  # versions of the program whose runs are kept
+# Versions of the program whose runs are kept.
+_MAX_CACHED_VERSIONS = 3
 _SIDE_FILES = ("labels.tsv", "topics.toml", "hosts.toml")
 
 
@@ -270,7 +274,8 @@ class RunCheckpoint:
     """The finished runs of some jobs. A run with an error is not stored: the next try may succeed."""
 
     def __init__(self, files: Sequence[Path]) -> None:
-        self._files = files  # one per job
+        # One per job.
+        self._files = files
 
     @classmethod
     def for_jobs(cls, jobs: Sequence[ExperimentJob], cache: Path | None = None) -> "RunCheckpoint":

@@ -36,10 +36,13 @@ from opilio.topic.setup import build_vocabulary
 # `search-any-N` and `search-all-N` what any or all of three engines name (S0-12, S4-12), as `seeds.agree` does.
 _SEARCH_SEEDS = re.compile(r"search-(?:([a-z]+)-)?(\d+)")
 MIXED_GENRES = ("", "news", "discussions")
-ENGINES = 3  # the papers ask Google, Bing and Yahoo, or MSN (S0-10, S1-15, S4-12)
-RESULTS_PER_SEED = 2  # of each engine: some are not named by all
+# The papers ask Google, Bing and Yahoo, or MSN (S0-10, S1-15, S4-12).
+ENGINES = 3
+# Of each engine: some are not named by all.
+RESULTS_PER_SEED = 2
 BM25_K1, BM25_B = 1.2, 0.75
-COMPARED_RESULTS = 500  # results that a crawl is compared with (S3-34)
+# Results that a crawl is compared with (S3-34).
+COMPARED_RESULTS = 500
 # Queries of a log: users of a topical engine search for titles of its first results; some search for anything else.
 LOGGED_TITLES = 300
 NOISE_SHARE = 0.3
@@ -56,9 +59,11 @@ class SearchComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     results: int
     results_relevant: int  # by label
-    new_relevant: int  # relevant pages the crawl found that are not among the results
+    # Relevant pages the crawl found that are not among the results.
+    new_relevant: int
     common_hosts: int
-    deeper: tuple[float, ...]  # share of the common hosts with more pages from the crawl, after each tenth of it
+    # Share of the common hosts with more pages from the crawl, after each tenth of it.
+    deeper: tuple[float, ...]
 
 
 class OfflineSearchEngine:

@@ -37,7 +37,8 @@ class StudyOptions(msgspec.Struct, frozen=True, kw_only=True):
     pages: int = 0
     seed_sets: int = 0
     random_seed: int = 0
-    random_seeds: int = 1  # number of random seeds, counted up from `random_seed`
+    # Number of random seeds, counted up from `random_seed`.
+    random_seeds: int = 1
     overrides: Tree = {}
 
 

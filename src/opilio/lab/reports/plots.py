@@ -25,8 +25,10 @@ PLOT_FORMATS = ("svg", "png")
 _DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (3, 1, 1, 1)), (0, (1, 2)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _GRAY = "#8C8C8C"
-_MAX_DISTINCT_STRATEGIES = 6  # that can be distinguished in one figure
-_HIGHLIGHTED_STRATEGIES = 4  # emphasized ones if there are more, beside the reference
+# That can be distinguished in one figure.
+_MAX_DISTINCT_STRATEGIES = 6
+# Emphasized ones if there are more, beside the reference.
+_HIGHLIGHTED_STRATEGIES = 4
 _BASELINE_STRATEGY = "breadth"
 _BLOCK_COUNT = 10
 _GRID_POINTS = 200  # along the horizontal axis

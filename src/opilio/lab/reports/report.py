@@ -185,7 +185,8 @@ class ReportInput:
     runs: Sequence[RunResult]
     bounds: Sequence[RunResult] = ()
     problems: Sequence[LabProblem] = ()
-    columns: Mapping[str, str] | None = None  # variant -> its column in the paper's table
+    # Variant -> its column in the paper's table.
+    columns: Mapping[str, str] | None = None
     classifiers: Mapping[str, LearnerComparison] = field(default_factory=dict)  # topic -> S1's classifiers
 
     @property

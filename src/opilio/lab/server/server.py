@@ -54,7 +54,8 @@ class LabServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 0  # 0: any free port
     # Listen on 127.0.0.1 … 127.0.0.N, with the hosts spread over them.
     addresses: int = 1
-    robots: str = _ALLOW_ALL_ROBOTS  # for hosts without a recorded one; empty: 404
+    # For hosts without a recorded one; empty: 404.
+    robots: str = _ALLOW_ALL_ROBOTS
     log_file: Path | None = None
     cache_bytes: int = 512 << 20  # of formatted responses
 

@@ -22,30 +22,40 @@ class WebShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Deterministic from `seed`: the same shape gives the same bytes on every machine."""
 
     seed: int = 1
-    pages: Positive = 3000  # articles; hubs, home pages, mirrors, redirects and traps come on top
+    # Articles; hubs, home pages, mirrors, redirects and traps come on top.
+    pages: Positive = 3000
     hosts: Positive = 40
     topics: Positive = 6
-    about: tuple[str, ...] = ()  # names of topics, instead of the first `topics` ones
-    genres: Share = 0.0  # of the hosts that are newspapers, forums and blogs, a third each
+    # Names of topics, instead of the first `topics` ones.
+    about: tuple[str, ...] = ()
+    # Of the hosts that are newspapers, forums and blogs, a third each.
+    genres: Share = 0.0
     topical_share: Share = 0.4  # of the articles, over all topics
-    locality: Share = 0.75  # chance that a link of an article leads to its own subject
-    host_focus: Share = 0.7  # chance that an article is about its host's own subject
+    # Chance that a link of an article leads to its own subject.
+    locality: Share = 0.75
+    # Chance that an article is about its host's own subject.
+    host_focus: Share = 0.7
     links: tuple[LinkCount, LinkCount] = (4, 22)  # content links of an article
     hubs: Count = 2  # pages per topic that list much of it
     hub_links: Count = 40
-    tunnels: Count = 2  # parts of each topic that are reached only through irrelevant pages
+    # Parts of each topic that are reached only through irrelevant pages.
+    tunnels: Count = 2
     tunnel_length: Count = 2  # irrelevant pages on the way
-    tunnel_share: Share = 0.15  # of a topic's articles behind each tunnel
+    # Of a topic's articles behind each tunnel.
+    tunnel_share: Share = 0.15
     navigation: Count = 6  # boiler-plate links on every page
     mirrors: Share = 0.02
     near_mirrors: Share = 0.02
-    mirror_hosts: Count = 0  # complete copies of hosts, whose links stay within the copy
+    # Complete copies of hosts, whose links stay within the copy.
+    mirror_hosts: Count = 0
     dead_links: Share = 0.04
     redirects: Share = 0.02
     uninformative: Share = 0.15  # anchors such as "read more"
-    ambiguous: Share = 0.06  # articles about the other sense of a topic's word
+    # Articles about the other sense of a topic's word.
+    ambiguous: Share = 0.06
     traps: tuple[str, ...] = TRAPS
-    trap_pages: Count = 40  # of each trap, in the written form; served, they never end
+    # Of each trap, in the written form; served, they never end.
+    trap_pages: Count = 40
     slow_hosts: Count = 2
     failing_hosts: Count = 2
     seed_sets: Annotated[int, Meta(ge=1, le=1000)] = 3  # on-topic and generic ones, each
@@ -106,7 +116,8 @@ class PlannedHost(msgspec.Struct, kw_only=True):
     subject: int
     genre: str = ""  # of all its articles
     home: int = -1
-    menu: list[int] = []  # the pages that every page of the host links to
+    # The pages that every page of the host links to.
+    menu: list[int] = []
     trap_entrances: list[str] = []  # paths of traps
     delay_s: float = 0.0
     error_rate: float = 0.0

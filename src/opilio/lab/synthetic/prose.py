@@ -29,8 +29,10 @@ class Subject(msgspec.Struct, frozen=True):
     adjectives: tuple[str, ...] = ()
     ambiguous: str = ""
     other_sense: str = ""
-    replaces: str = ""  # a subject with the same content, left out of webs about this one
-    contexts: tuple[str, ...] = ()  # words of senses that are not meant, as a user would give them
+    # A subject with the same content, left out of webs about this one.
+    replaces: str = ""
+    # Words of senses that are not meant, as a user would give them.
+    contexts: tuple[str, ...] = ()
 
 
 class WordLists(msgspec.Struct, frozen=True):

@@ -207,7 +207,8 @@ def _session(path: str, query: str) -> list[tuple[str, str]]:
     return [(f"/session/item-{item}?sid={rng.getrandbits(48):012x}", f"Item {item}") for item in items]
 
 
-_RECORDED_AT = 1_700_000_000.0  # a fixed moment: the same shape gives the same file
+# A fixed moment: the same shape gives the same file.
+_RECORDED_AT = 1_700_000_000.0
 _HTML = (("Content-Type", "text/html; charset=utf-8"),)
 
 

@@ -113,7 +113,8 @@ class SeedReach(msgspec.Struct, frozen=True, kw_only=True):
 class TopicSummary(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     relevant: int
-    labels: int  # its labels that pages have: the related topics of S2's Table 4
+    # Its labels that pages have: the related topics of S2's Table 4.
+    labels: int
     seed_sets: tuple[SeedReach, ...]
 
 
@@ -122,7 +123,8 @@ class WebSummary(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     pages: int
     hosts: int
-    links: int  # distinct links of a page to another page of the web
+    # Distinct links of a page to another page of the web.
+    links: int
     links_between_hosts: int
     dead_links: int
     labels: int  # without those that begin with `_`

@@ -29,8 +29,10 @@ DOCUMENTS = Path("/usr/share/doc")
 DECLARATIONS = ("manuals.toml", "languages.toml")
 SEEDS_PER_SET = 3
 SEED_SETS = 2
-MIN_SEED_LINKS = 5  # a seed links to at least this many pages of its manual
-MAX_HEAD_BYTES = 30_000  # links to the page above are within these
+# A seed links to at least this many pages of its manual.
+MIN_SEED_LINKS = 5
+# Links to the page above are within these.
+MAX_HEAD_BYTES = 30_000
 _UP_LINKS = tuple(
     re.compile(pattern)
     for pattern in (
@@ -51,9 +53,11 @@ class Manual(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     folder: str
     host: str
     labels: Literal["path", "up"]
-    skip: str = ""  # pages that are left out, a regular expression of their path
+    # Pages that are left out, a regular expression of their path.
+    skip: str = ""
     unjudged: str = ""  # pages whose relevance is not known
-    opaque: bool = False  # give pages names without words, so that URLs say nothing in any language
+    # Give pages names without words, so that URLs say nothing in any language.
+    opaque: bool = False
 
 
 class ManualTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

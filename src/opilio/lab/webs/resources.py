@@ -163,9 +163,11 @@ def map_unordered(
     work: Callable[[Item], Result], items: Sequence[Item], processes: int
 ) -> Iterator[tuple[int, Result]]:
     """(index, result) of each item as it finishes. If the caller stops early, items not yet started are dropped."""
-    results: SimpleQueue[Future[Result] | None] = SimpleQueue()  # None: Ctrl-C was pressed
+    # None: Ctrl-C was pressed.
+    results: SimpleQueue[Future[Result] | None] = SimpleQueue()
     with _queue_interrupts(results), _process_pool(processes) as pool:
-        with without_main_module():  # submit() starts the processes
+        # submit() starts the processes.
+        with without_main_module():
             places = {pool.submit(work, item): place for place, item in enumerate(items)}
         for future in places:
             future.add_done_callback(results.put)

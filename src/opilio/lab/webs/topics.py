@@ -19,8 +19,10 @@ class TopicBrief(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     description: str = ""
     keywords: tuple[str, ...] = ()
-    contexts: tuple[str, ...] = ()  # words of senses that are not meant (S3-09)
-    genres: tuple[str, ...] = ()  # the genres that are wanted (S3-23); empty: all
+    # Words of senses that are not meant (S3-09).
+    contexts: tuple[str, ...] = ()
+    # The genres that are wanted (S3-23); empty: all.
+    genres: tuple[str, ...] = ()
 
 
 class SeedSet(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,13 +24,15 @@ from opilio.fetch.decoding import RecordedResponse, read_response
 from opilio.lab.webs.resources import default_cache_folder, load_cached, save_cached
 
 _UNCOMPRESSED_MESSAGE = "not compressed, so it is not read; compress it with 'warcio recompress'"
-_INDEX_FORMAT_VERSION = 2  # increase it when the meaning of the index file changes
+# Increase it when the meaning of the index file changes.
+_INDEX_FORMAT_VERSION = 2
 
 
 class LabProblem(msgspec.Struct, frozen=True, order=True):
     """Something in a web that was skipped, and why."""
 
-    kind: str  # damaged, duplicate, address, revisit, label, topic, seed, error
+    # Damaged, duplicate, address, revisit, label, topic, seed, error.
+    kind: str
     subject: str
     detail: str
 

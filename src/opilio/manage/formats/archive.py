@@ -33,7 +33,8 @@ from opilio.store.warc import RecordPosition, parse_response, read_member, respo
 WACZ_VERSION = "1.1.1"
 _WARC_NAME = "data.warc.gz"
 _CHUNK_BYTES = 1 << 20
-_ZIP_TIME = (1980, 1, 1, 0, 0, 0)  # the same collection gives the same file
+# The same collection gives the same file.
+_ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 _encode = msgspec.json.Encoder().encode
 
 

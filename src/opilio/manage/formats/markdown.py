@@ -35,7 +35,8 @@ class MarkdownChunk(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     index: int
-    headings: tuple[str, ...]  # the headings above it, as plain text, outermost first
+    # The headings above it, as plain text, outermost first.
+    headings: tuple[str, ...]
     text: str
 
 
@@ -149,7 +150,8 @@ class MarkdownPage(msgspec.Struct, frozen=True, kw_only=True):
     fetched_at: str
     score: float
     relevant: bool
-    truncated: str  # why a part is missing; empty for a whole page
+    # Why a part is missing; empty for a whole page.
+    truncated: str
     content_hash: str
     signals: PageSignals
     markdown: str

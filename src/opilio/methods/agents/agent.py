@@ -51,7 +51,8 @@ class AgentRecord(msgspec.Struct, kw_only=True):
     fetched: int = 0  # responses it received
     pages: int = 0
     relevant: int = 0  # pages of those that it judged relevant
-    shared: int = 0  # pages relevant to it that another agent fetched
+    # Pages relevant to it that another agent fetched.
+    shared: int = 0
     received: int = 0  # links it got from other agents
     beat_at: float = 0.0
 
@@ -72,7 +73,8 @@ class Agent:
         self.patience = patience
         self.in_flight: set[int] = set()
         self.alive = True
-        self.consecutive_failures = 0  # pages in a row at which its analysis failed
+        # Pages in a row at which its analysis failed.
+        self.consecutive_failures = 0
         # About the score of its next requests: a link above it is promising.
         self.aspiration = 0.0
 

@@ -19,7 +19,8 @@ from opilio.methods.agents.manager import AgentManager
 
 # The result of a visit whose analysis failed: not a response of its agent.
 ANALYSIS_ERROR = "internal"
-URLS_LOADED_PER_AGENT = 20_000  # queued URLs that are loaded for each agent
+# Queued URLs that are loaded for each agent.
+URLS_LOADED_PER_AGENT = 20_000
 
 
 class SharedFrontier:
@@ -29,7 +30,8 @@ class SharedFrontier:
         self._store = store
         self.manager = manager
         self._loaded = False
-        self._leases_out: dict[str, HostLease] = {}  # leases in flight, by host
+        # Leases in flight, by host.
+        self._leases_out: dict[str, HostLease] = {}
 
     def _load(self, now: float) -> None:
         """Load queued URLs into the agents' queues: on start, and when a queue that evicted links is empty."""
@@ -85,7 +87,8 @@ class SharedFrontier:
             if idle.needs_batch:
                 self._store.set_tier(idle.queue.choose_batch(), Tier.FIRST)
         room = self._store.order.max_per_lease or max_hosts * per_host
-        waiting = set[int]()  # agents whose best link waits for a better one
+        # Agents whose best link waits for a better one.
+        waiting = set[int]()
         while len(leases) < max_hosts and room > 0:
             agent = self.manager.next_agent(min_tier, boosted, waiting)
             best = None if agent is None else agent.next_lead(boosted)

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from opilio.core.records import Lead, Tier
 from opilio.frontier.policy import BestFirst, Order, QueuePosition, QueueTime, finite_or_zero, reposition
 
-SortKey = tuple[int, float, int, int]  # (-tier, -priority, seq, key): ascending is best first
+# (-tier, -priority, seq, key): ascending is best first.
+SortKey = tuple[int, float, int, int]
 
 
 class QueuedItem(NamedTuple):
@@ -34,7 +35,8 @@ class AgentQueueOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How a queue is kept: as the frontier keeps its own."""
 
     order: Order = BestFirst()
-    keep_first_score: bool = False  # a better score found later changes nothing (X-15)
+    # A better score found later changes nothing (X-15).
+    keep_first_score: bool = False
     capacity: int = 50_000
 
 

@@ -155,9 +155,12 @@ class AgentManager:
 
     def __init__(self, agents: Sequence[Agent], directory: AgentDirectory, seeds: Mapping[int, int]) -> None:
         self.roster = AgentRoster(agents, directory)
-        self._seeds = dict(seeds)  # key of a seed -> number of its agent
-        self._done: set[int] = set()  # URLs that were requested
-        self._last_agent = 0  # the agent that was last served
+        # Key of a seed -> number of its agent.
+        self._seeds = dict(seeds)
+        # URLs that were requested.
+        self._done: set[int] = set()
+        # The agent that was last served.
+        self._last_agent = 0
 
     @property
     def agents(self) -> dict[int, Agent]:

@@ -29,9 +29,12 @@ class TeamMember:
     evolving_topic: EvolvingTopic
     link_scorer: LinkScorer
     learning: LearnerGroup
-    shared_version: int = 0  # the version of its table that the others have
-    own_outcomes: list[Outcome] = field(default_factory=list)  # outcomes of this commit that count as its own
-    shared_outcomes: list[Outcome] = field(default_factory=list)  # outcomes of this commit that it only learns from
+    # The version of its table that the others have.
+    shared_version: int = 0
+    # Outcomes of this commit that count as its own.
+    own_outcomes: list[Outcome] = field(default_factory=list)
+    # Outcomes of this commit that it only learns from.
+    shared_outcomes: list[Outcome] = field(default_factory=list)
 
     def score_links(self, view: Outcome) -> list[Lead]:
         """The links of a page with this agent's scores."""
@@ -48,8 +51,10 @@ class AgentTeam:
         self.manager = manager
         self.settings = settings
         self.topic = topic
-        self.exchanged_links: dict[tuple[str, str], int] = {}  # links passed on, by giver and taker
-        self.failures: list[tuple[str, str]] = []  # (agent, error) of failed analyses
+        # Links passed on, by giver and taker.
+        self.exchanged_links: dict[tuple[str, str], int] = {}
+        # (agent, error) of failed analyses.
+        self.failures: list[tuple[str, str]] = []
         self._takers: dict[int, list[tuple[TeamMember, Outcome]]] = {}
         self._offers: dict[int, list[tuple[TeamMember, Outcome]]] = {}
 

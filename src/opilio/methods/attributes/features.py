@@ -32,7 +32,8 @@ from opilio.topic.evolving import CompiledTable, EvolvingTopic, compile_table
 from opilio.topic.weights import WeightTable
 
 ATTRIBUTES = ("url", "anchor", "parent", "around")  # S1-13
-ROW_WIDTH = 2 * len(ATTRIBUTES)  # attributes, then the flags of what is missing
+# Attributes, then the flags of what is missing.
+ROW_WIDTH = 2 * len(ATTRIBUTES)
 MAX_TRAINING_ROWS = 5_000
 
 Rows = NDArray[np.float64]
@@ -78,7 +79,8 @@ class RowMemory:
 
     def __init__(self, capacity: int = MAX_TRAINING_ROWS) -> None:
         self.capacity = max(2, capacity)
-        self._by_class: tuple[deque[bytes], deque[bytes]] = (deque(), deque())  # irrelevant, relevant; float32 rows
+        # Irrelevant, relevant; float32 rows.
+        self._by_class: tuple[deque[bytes], deque[bytes]] = (deque(), deque())
 
     def __len__(self) -> int:
         return sum(map(len, self._by_class))
@@ -209,8 +211,10 @@ def _host_group(url: str) -> str:
     return (host_of(url) if "://" in url else "") or url
 
 
-MAX_PARENTS = 5  # S1-22, S1-23: the first five parent pages
-TABLE_SIZE = 7  # S1-17, S1-23: size of the topic's, the parent's and the surroundings' table
+# S1-22, S1-23: the first five parent pages.
+MAX_PARENTS = 5
+# S1-17, S1-23: size of the topic's, the parent's and the surroundings' table.
+TABLE_SIZE = 7
 # S1-24: words before and after the anchor. It does not follow `topic.around`: a model must mean the same anywhere.
 AROUND_TERMS = 20
 # The rarest words of anchors; hardly any anchor has more.
@@ -247,7 +251,8 @@ def heaviest_terms(
     keys = (owners[weighted] << 32) | terms[weighted]
     order = keys.argsort(kind="stable")
     keys, weights = keys[order], weights[weighted[order]]
-    first = np.flatnonzero(np.diff(keys, prepend=-1))  # runs of one term in one text; no key is below 0
+    # Runs of one term in one text; no key is below 0.
+    first = np.flatnonzero(np.diff(keys, prepend=-1))
     if not first.size:
         return table, heavy
     keys, summed = keys[first], np.add.reduceat(weights, first)
@@ -342,8 +347,10 @@ def attribute_rows(
 def _masked_cosine(owners: LinkNumbers, terms: Terms, size: int, compiled: CompiledTable) -> WeightArray:
     """Cosine of the table with its copy that keeps only the words present (S1-21): √(Σ matched w² / Σ w²)."""
     hit = np.flatnonzero(compiled.weigh(terms))
-    present = distinct((owners[hit] << 32) | terms[hit])  # a word counts once
-    matched = compiled.weigh(present.astype(np.uint32))  # the low half
+    # A word counts once.
+    present = distinct((owners[hit] << 32) | terms[hit])
+    # The low half.
+    matched = compiled.weigh(present.astype(np.uint32))
     squares = np.bincount(present >> 32, matched * matched, minlength=size)
     return np.asarray(np.minimum(1.0, np.sqrt(squares) / (compiled.norm or 1.0)))
 

@@ -207,7 +207,8 @@ class RowLearner:
         return self._rows.pack()
 
 
-REFIT_GROWTH = 0.1  # fit again when the rows have grown by this share
+# Fit again when the rows have grown by this share.
+REFIT_GROWTH = 0.1
 
 
 class _TrainerState(msgspec.Struct):
@@ -225,7 +226,8 @@ class OnlineTrainer:
         self.version = 0
         self._every = max(1, every)
         self._min_rows = max(1, least)
-        self._rows_seen = (0, 0)  # irrelevant, relevant rows added so far
+        # Irrelevant, relevant rows added so far.
+        self._rows_seen = (0, 0)
         self._pending = RowMemory()
 
     @property
@@ -404,7 +406,8 @@ def train_tree(rows: Rows, labels: Labels, seed: int) -> TreeModel:
 
 
 HIDDEN_UNITS = 8
-WEIGHT_DECAY = 3.0  # L2; log loss on new rows after 200 synthetic ones: 0.53 with 0.1, 0.23 with 3, 0.25 with 10
+# L2; log loss on new rows after 200 synthetic ones: 0.53 with 0.1, 0.23 with 3, 0.25 with 10.
+WEIGHT_DECAY = 3.0
 MAX_ITERATIONS = 100
 
 FloatVector = tuple[float, ...]

@@ -184,7 +184,8 @@ class AttributesRanker(BaseLearner):
 
 
 MIN_RESCORE_CHANGE = 1e-3
-MAX_QUEUED_LINKS = 50_000  # queued links whose parents are remembered
+# Queued links whose parents are remembered.
+MAX_QUEUED_LINKS = 50_000
 
 
 @dataclass(slots=True)
@@ -314,7 +315,8 @@ def _newest_pages(connection: Database, agent: int) -> dict[int, LinkColumns]:
     return pages
 
 
-MODEL_FILE = "model.json"  # where `opilio lab train` leaves its learners in a collection
+# Where `opilio lab train` leaves its learners in a collection.
+MODEL_FILE = "model.json"
 
 
 def attributes_ranker(

@@ -54,7 +54,8 @@ from opilio.topic.weights import NoiseFilter, WeightTable, table_from_weights
 
 FOLDS = 10
 PAPER_PRECISION = {"neural": 0.50125, "tree": 0.30388, "bayes": 0.23325}  # S1-31
-MIN_CLASS_ROWS = 2  # rows of each class: one to learn from, one to be tested on
+# Rows of each class: one to learn from, one to be tested on.
+MIN_CLASS_ROWS = 2
 RowPositions = NDArray[np.int64]
 
 
@@ -242,7 +243,8 @@ class TrainingPage:
     host: str
     relevant: bool
     terms: Terms = field(default_factory=lambda: np.zeros(0, dtype=np.uint32))
-    term_shares: TermWeightArray = field(default_factory=lambda: np.zeros(0))  # tf
+    # tf
+    term_shares: TermWeightArray = field(default_factory=lambda: np.zeros(0))
     evidence: dict[int, bytes] = field(default_factory=dict)
 
 
@@ -383,7 +385,8 @@ class ModelFile(msgspec.Struct, kw_only=True):
     # The words that the attributes were computed with: a crawl uses the same.
     table: dict[str, float] = {}
     attributes: tuple[str, ...] = ATTRIBUTES
-    rows: tuple[bytes, bytes] = (b"", b"")  # of irrelevant and relevant pages, float32
+    # Of irrelevant and relevant pages, float32.
+    rows: tuple[bytes, bytes] = (b"", b"")
     models: dict[str, AnyModel] = {}
 
 

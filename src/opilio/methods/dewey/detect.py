@@ -103,7 +103,8 @@ class Lexicon:
 
     def __init__(self, classes: Iterable[DeweyClass], dewey: bool = True) -> None:
         self.classes: Mapping[str, DeweyClass] = {entry.number: entry for entry in classes}
-        self.dewey = dewey  # or of another scheme
+        # Or of another scheme.
+        self.dewey = dewey
 
     @cached_property
     def numbers(self) -> Mapping[str, tuple[str, ...]]:
@@ -191,7 +192,8 @@ class LexiconHit(NamedTuple):
     end: int
     word: str
     numbers: tuple[str, ...]
-    rarity: float = 1.0  # 0..1: idf in general English over the highest there is
+    # 0..1: idf in general English over the highest there is.
+    rarity: float = 1.0
 
 
 class LexiconMatcher:
@@ -247,7 +249,8 @@ def _phrase_terms(spelled: list[str], vocabulary: Vocabulary) -> list[tuple[int,
     return keys
 
 
-_CELL_DIGITS = 3  # digits of a cell: the classes of the paper
+# Digits of a cell: the classes of the paper.
+_CELL_DIGITS = 3
 # Scores equal to this many decimals are ties: the order in which weights were added must not decide.
 SCORE_DIGITS = 9
 
@@ -257,13 +260,18 @@ class GalaxyRule(msgspec.Struct, frozen=True, kw_only=True):
 
     max_length: int = 3  # digits of a D-number that are used
     anchor_impact: float = 1.4  # S2-22; T3/G3 take 0.5 (S2-E7)
-    length_gain: float = 0.1  # λ: a longer number is a more precise topic
-    ambiguity: float = 0.0  # τ: a word with n numbers counts 1/n**τ for each
-    rarity: float = 0.0  # exponent of a word's rarity in general English: 1 makes `energy` count less than `muon`
-    repeats: float = 1.0  # the n-th power of a word's count: 1 every occurrence counts alike, 0.5 square root
+    # λ: a longer number is a more precise topic.
+    length_gain: float = 0.1
+    # τ: a word with n numbers counts 1/n**τ for each.
+    ambiguity: float = 0.0
+    # Exponent of a word's rarity in general English: 1 makes `energy` count less than `muon`.
+    rarity: float = 0.0
+    # The n-th power of a word's count: 1 every occurrence counts alike, 0.5 square root.
+    repeats: float = 1.0
     tens_share: float = 0.5
     hundreds_share: float = 0.25
-    outlier: float = 0.25  # cells below this share of the best are dropped
+    # Cells below this share of the best are dropped.
+    outlier: float = 0.25
     # Of a link's block only the part from its anchor on is plotted (S2-23).
     starts_at_link: bool = True
 

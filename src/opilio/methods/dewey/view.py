@@ -70,7 +70,8 @@ KEPT_COLOR, ANCHOR_COLOR, DROPPED_COLOR = PALETTE[0], PALETTE[1], "#999999"
 BAND_COLOR = "#F0E442"
 PLOT_FORMATS = (".svg", ".png")
 MAX_LABELS = 8  # words listed beside the galaxy
-NAME_SPACE_SHARE = 0.5  # width for names, relative to the width for dots
+# Width for names, relative to the width for dots.
+NAME_SPACE_SHARE = 0.5
 # Words of one number are drawn side by side, so that they stay distinct.
 DOT_SPACING = 0.045
 _PLOT_CELL_DIGITS = 3

@@ -13,9 +13,12 @@ from opilio.core.records import Lead, Outcome
 from opilio.engine.link_scoring import LinkScorerContext, StaticLinkScorer
 from opilio.store.versions import newest_linked_pages
 
-MAX_GROUPED_LINKS = 200_000  # queued links that are grouped; others keep their score
-WAITING_SCORE = 0.01  # highest score of a link that is not a representative
-MAX_ROUNDS = 100  # batches of visits for which a link represents its group
+# Queued links that are grouped; others keep their score.
+MAX_GROUPED_LINKS = 200_000
+# Highest score of a link that is not a representative.
+WAITING_SCORE = 0.01
+# Batches of visits for which a link represents its group.
+MAX_ROUNDS = 100
 MIN_SCORE_STEP = 1e-3
 
 
@@ -28,8 +31,10 @@ class GroupedQueue:
     def __init__(self, seed: int = 0) -> None:
         self._random = random.Random(seed)
         self._groups: dict[int, list[int]] = {}
-        self._links: dict[int, tuple[str, int]] = {}  # key -> host, group
-        self._representatives: dict[int, tuple[int, int]] = {}  # group -> key, round in which it was drawn
+        # Key -> host, group.
+        self._links: dict[int, tuple[str, int]] = {}
+        # Group -> key, round in which it was drawn.
+        self._representatives: dict[int, tuple[int, int]] = {}
         self._fetched: set[int] = set()
         self._round = 0
 
@@ -88,7 +93,8 @@ class GroupLinkScorer(StaticLinkScorer):
         self._group_of = group_of
         self._values = values
         self._random = random.Random(seed)
-        self._sent: dict[int, float] = {}  # scores of representatives in the frontier
+        # Scores of representatives in the frontier.
+        self._sent: dict[int, float] = {}
 
     def resume(self, context: LinkScorerContext) -> None:
         """Group the queued links of a collection."""

@@ -28,18 +28,22 @@ from opilio.topic.setup import BuildContext
 from opilio.topic.weights import WeightTable
 
 WORDS = 12  # inputs of the net
-WINDOW = 200  # terms on either side of a link that are seen
+# Terms on either side of a link that are seen.
+WINDOW = 200
 LEARNING_RATE = 0.3
 DISCOUNT = 0.5
-INITIAL_WEIGHT = 1.0  # more words near a link are better, until learned otherwise
+# More words near a link are better, until learned otherwise.
+INITIAL_WEIGHT = 1.0
 INITIAL_BIAS = -2.0
 # Adds up the inverse distances of a word on the page, so an input rarely exceeds this.
 MAX_INPUT = 3.0
 BENEFIT = 0.2  # energy from a relevant page
-COST = 0.02  # energy for a request: an agent with a harvest of .1 keeps its energy
+# Energy for a request: an agent with a harvest of .1 keeps its energy.
+COST = 0.02
 START_ENERGY = 1.0
 DIVISION_ENERGY = 2.0
-MUTATION = 0.25  # largest change of a weight in the net of an offspring
+# Largest change of a weight in the net of an offspring.
+MUTATION = 0.25
 Inputs = NDArray[np.float64]
 
 
@@ -60,7 +64,8 @@ class _SpiderVisit(msgspec.Struct, array_like=True):
 
 class _SpiderLesson(msgspec.Struct):
     visits: list[_SpiderVisit] = []
-    divided: _SpiderState | None = None  # the agent divided, or was born: its new state
+    # The agent divided, or was born: its new state.
+    divided: _SpiderState | None = None
 
 
 class InfoSpidersRanker(BaseLearner):

@@ -29,7 +29,8 @@ HIDDEN = 32
 BATCH = 32
 MAX_REPLAY = 500
 LEARNING_RATE = 1e-3
-TARGET_INTERVAL = 100  # updates between two copies of the weights to the target network
+# Updates between two copies of the weights to the target network.
+TARGET_INTERVAL = 100
 ADAM_MEAN, ADAM_SQUARE, ADAM_SMALL = 0.9, 0.999, 1e-8
 
 
@@ -157,7 +158,8 @@ FEATURES = (
     "unknown host",
 )
 HOST_SHARE, HOST_UNKNOWN = 7, 8
-MIN_LEAF_ROWS = 20  # fetched links in a leaf before it splits
+# Fetched links in a leaf before it splits.
+MIN_LEAF_ROWS = 20
 MIN_VARIANCE_GAIN = 0.01
 MAX_LEAVES = 64
 MAX_TREE_ROWS = 5_000
@@ -279,7 +281,8 @@ class TresAgent(BaseLearner):
         self.version = 0
         self.tree = TreeNode()
         self.candidates: Rows = np.zeros((0, len(FEATURES)))
-        self.split_group = -1  # the leaf that was split last, until the scorer has regrouped its links
+        # The leaf that was split last, until the scorer has regrouped its links.
+        self.split_group = -1
         self._leaves = 1
         self._rows: list[Rows] = []
         self._rewards: list[float] = []

@@ -48,7 +48,8 @@ class GraphLimits(msgspec.Struct, frozen=True, kw_only=True):
     depth: int = 3
     parents_per_page: int = 10
     per_level: int = 300  # pages
-    links_per_page: int = 4  # nodes that a page may own (S2-29: at most 4)
+    # Nodes that a page may own (S2-29: at most 4).
+    links_per_page: int = 4
 
 
 def _equal_worth(_: str) -> float:
@@ -111,11 +112,13 @@ def _exceeds_limits(lists: Sequence[Sequence[str]], bounds: GraphLimits) -> bool
     return 0 < bounds.parents_per_page < most or 0 < bounds.per_level < all_of_them
 
 
-TermsToWords = Callable[[Sequence[int]], str]  # terms to words that have the same terms
+# Terms to words that have the same terms.
+TermsToWords = Callable[[Sequence[int]], str]
 ReadPageByUrl = Callable[[str], Reading | None]
 CountWords = Callable[[Reading], dict[str, int]]
 Classify = Callable[[Reading], tuple[str, ...]]  # the D-numbers of a page, best first
-TARGET_LEAD_TERMS = 60  # terms of a page's beginning that describe a target
+# Terms of a page's beginning that describe a target.
+TARGET_LEAD_TERMS = 60
 
 
 def build_graph(
@@ -133,7 +136,8 @@ def build_graph(
     """
     nodes: list[GraphNode] = []
     documents: list[GraphDocument] = []
-    owned: dict[str, tuple[str, ...]] = {}  # node ids of each page
+    # Node ids of each page.
+    owned: dict[str, tuple[str, ...]] = {}
     classes: dict[str, tuple[str, ...]] = {}
     for url, level in sorted(layers.items(), key=lambda item: item[1]):
         reading = read(url)

@@ -142,7 +142,8 @@ class ContextGraphRanker(StaticLearner):
         """The same score for all links of the page."""
         page = reading.page
         place = self.classify(reading)
-        queues = self.model.layers + 1  # the last one: pages of no layer
+        # The last one: pages of no layer.
+        queues = self.model.layers + 1
         within = place.likelihood if place.layer < self.model.layers else verdict.score
         value = (self.model.layers - place.layer + min(within, 0.999)) / queues
         count = len(page.links)

@@ -71,7 +71,8 @@ class LinkFocusDetector:
         )
         self._tens = _group_ids([cell[:2] for cell in cells])
         self._hundreds = _group_ids([cell[:1] for cell in cells])
-        self._cell_cache: dict[str, tuple[list[int], list[float]]] = {}  # index term -> its cells and their weights
+        # Index term -> its cells and their weights.
+        self._cell_cache: dict[str, tuple[list[int], list[float]]] = {}
 
     def detect(self, reading: Reading) -> LinkFocusScores:
         """The focus of every link."""

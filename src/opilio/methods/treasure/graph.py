@@ -30,10 +30,13 @@ NODE_PARTS = ("ISH", "SH", "MH", "DC")  # the four that are compared (S2-31)
 class LinkDestination(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """DIC, the destination information component: where the link leads and the outcomes. Never compared."""
 
-    leads_to: tuple[str, ...] = ()  # ids of nodes that are nearer to a target
+    # Ids of nodes that are nearer to a target.
+    leads_to: tuple[str, ...] = ()
     url: str = ""  # what the link points to
-    classes: tuple[str, ...] = ()  # D-numbers of the page that the link points to; of a target, its own
-    hits: NodeCount = 0  # links that matched this node and led to relevant pages
+    # D-numbers of the page that the link points to; of a target, its own.
+    classes: tuple[str, ...] = ()
+    # Links that matched this node and led to relevant pages.
+    hits: NodeCount = 0
     misses: NodeCount = 0
     # It misled: no longer compared, but kept as a step on the paths of others.
     silent: bool = False
@@ -53,7 +56,8 @@ class GraphNode(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     sh: str = msgspec.field(default="", name="SH")
     mh: str = msgspec.field(default="", name="MH")
     dc: str = msgspec.field(default="", name="DC")
-    anchor: str = ""  # the words of the link, which are part of DC: they count more where asked
+    # The words of the link, which are part of DC: they count more where asked.
+    anchor: str = ""
     dic: LinkDestination = msgspec.field(default_factory=LinkDestination, name="DIC")
 
     @property

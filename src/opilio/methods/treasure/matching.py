@@ -46,7 +46,8 @@ class TermVectors(NamedTuple):
 def term_vectors(contexts: Sequence[PartTerms], rarity: TermRarity | None = None) -> TermVectors:
     """The texts of rows as unit vectors, in one sort. Headings are sets, DC has counts; all times the rarity."""
     texts = list(chain.from_iterable(contexts))
-    owners = np.arange(len(texts), dtype=np.int64) << 32  # row and part: four parts a row
+    # Row and part: four parts a row.
+    owners = np.arange(len(texts), dtype=np.int64) << 32
     keyed_terms = np.repeat(owners, np.fromiter(map(len, texts), np.int64, len(texts)))
     keyed_terms |= np.fromiter(chain.from_iterable(texts), np.int64, len(keyed_terms))
     keyed_terms.sort()
@@ -131,8 +132,10 @@ class NodePostings:
         nodes = self.ends[-1]
         self._keys, place, counts = np.unique(bags.keys, return_inverse=True, return_counts=True)
         common = counts > DENSE_COLUMN_SHARE * nodes
-        self._column = np.where(common, np.cumsum(common) - 1, -1)  # of each key, −1: it has a list
-        self._split = int(common[: np.searchsorted(self._keys, DC_PART << 32)].sum())  # columns of headings, then of DC
+        # Of each key, −1: it has a list.
+        self._column = np.where(common, np.cumsum(common) - 1, -1)
+        # Columns of headings, then of DC.
+        self._split = int(common[: np.searchsorted(self._keys, DC_PART << 32)].sum())
         dense = common[place]
         self._dense: Float32Matrix = np.zeros((int(common.sum()), nodes), dtype=np.float32)
         self._dense[self._column[place[dense]], bags.rows[dense]] = bags.values[dense]
@@ -176,8 +179,10 @@ class NodePostings:
 
 WeightVector = NDArray[np.float64]
 EQUAL_WEIGHTS = (0.25, 0.25, 0.25, 0.25)
-DC_WEIGHTS = (0.0, 0.0, 0.0, 1.0)  # headings say nothing about which link of a page to follow
-MIN_FIT_LINKS = 40  # links of each kind (relevant or not) before a fit is used
+# Headings say nothing about which link of a page to follow.
+DC_WEIGHTS = (0.0, 0.0, 0.0, 1.0)
+# Links of each kind (relevant or not) before a fit is used.
+MIN_FIT_LINKS = 40
 _DESCENT_ROUNDS = 200
 
 
@@ -232,7 +237,8 @@ class MatchQuery(NamedTuple):
     """The distinct contexts of a page, looked up, and which of them each link has."""
 
     terms: PostingsQuery
-    empty_parts: Float32Matrix | None  # (contexts, parts): the weight of a part that is empty; None: nothing is skipped
+    # (contexts, parts): the weight of a part that is empty; None: nothing is skipped.
+    empty_parts: Float32Matrix | None
     context_of: IntColumn
 
     def __len__(self) -> int:
@@ -383,10 +389,12 @@ class _NodeSearch:
 
     def __init__(self, count: int, how: MatchingOptions) -> None:
         nothing = [np.full(count, -1, dtype=np.int64) for _ in range(2)]
-        self.rows = np.arange(count)  # contexts that are still searching
+        # Contexts that are still searching.
+        self.rows = np.arange(count)
         self._options = how
         self._matches = LinkMatches(np.full(count, how.unrelated), np.zeros(count), *nothing)
-        self._sums = np.zeros((2, count))  # Σ OSM/d and Σ OSM of all that match
+        # Σ OSM/d and Σ OSM of all that match.
+        self._sums = np.zeros((2, count))
 
     def visit_distance(self, osm: Float32Matrix, distance: int, start: int) -> IntColumn | None:
         """Compare with the nodes of one distance; consumes `osm`. Returns the contexts that continue, None: all.

@@ -48,7 +48,8 @@ from opilio.topic.wordnet import WordNet
 
 TermsOf = Callable[[str], Sequence[int]]
 TermsToText = Callable[[Sequence[int]], str]
-HEADING_TERMS, WINDOW_TERMS = 12, 40  # terms of a link's texts that are queued with it, for the updater
+# Terms of a link's texts that are queued with it, for the updater.
+HEADING_TERMS, WINDOW_TERMS = 12, 40
 
 
 class TextFunctions(NamedTuple):
@@ -57,7 +58,8 @@ class TextFunctions(NamedTuple):
     terms_of: TermsOf
     text_of: TermsToText
     node_terms_of: TermsOf | None = None
-    rarity: TermRarity | None = None  # given: similarity by the words of a link
+    # Given: similarity by the words of a link.
+    rarity: TermRarity | None = None
 
 
 class MatchedLink(msgspec.Struct, frozen=True, array_like=True):
@@ -72,7 +74,8 @@ class MatchedLink(msgspec.Struct, frozen=True, array_like=True):
 class TreasureRanker(BaseLearner):
     """Scores links by a T-Graph. `focus` None: any topical focus. `fit`: weights follow experience (S2-F8)."""
 
-    saves_every_version = True  # a reader that sees the event GraphChanged can read the changed graph
+    # A reader that sees the event GraphChanged can read the changed graph.
+    saves_every_version = True
 
     def __init__(
         self,

@@ -17,7 +17,8 @@ from opilio.methods.treasure.matching import EQUAL_WEIGHTS, WeightEvidence
 
 # The number of recent scores of on-topic pages from which the top decile is taken.
 RECENT_SCORES = 200
-MAX_PATHS = 5_000  # remembered links that led to pages, for paths to targets
+# Remembered links that led to pages, for paths to targets.
+MAX_PATHS = 5_000
 
 
 class GraphExperience(msgspec.Struct, frozen=True, array_like=True):
@@ -34,7 +35,8 @@ class GraphExperience(msgspec.Struct, frozen=True, array_like=True):
     parts: tuple[float, ...] = ()  # its similarities to that node
     # ISH, SH, MH, DC of the link; None where it was not compared.
     link: tuple[str, str, str, str] | None = None
-    heading: str = ""  # the page's main heading, else its title: the MH of a target
+    # The page's main heading, else its title: the MH of a target.
+    heading: str = ""
     classes: tuple[str, ...] = ()  # D-numbers of the page
     anchor: str = ""  # the words of the link
 
@@ -57,7 +59,8 @@ class GraphUpdaterOptions(msgspec.Struct, frozen=True, kw_only=True):
     period: int = 20  # on-topic pages between two rounds
     depth: int = 3
     per_level: int = 500  # nodes
-    top: float = 0.1  # share of the on-topic pages that become targets
+    # Share of the on-topic pages that become targets.
+    top: float = 0.1
     # The number of links a node must have matched before it can be found misleading.
     tries: int = 10
 
@@ -76,11 +79,13 @@ class GraphState(msgspec.Struct):
     nodes: list[GraphNode] = []
     documents: list[GraphDocument] = []
     evidence: WeightEvidence = msgspec.field(default_factory=WeightEvidence)
-    counts: dict[str, list[int]] = {}  # node -> hits and misses since the last round
+    # Node -> hits and misses since the last round.
+    counts: dict[str, list[int]] = {}
     scores: list[float] = []
     paths: dict[int, _LinkPath] = {}
     waiting: list[GraphExperience] = []  # on-topic pages since the last round
-    made: int = 0  # nodes ever created here: ids are never used twice
+    # Nodes ever created here: ids are never used twice.
+    made: int = 0
 
 
 class GraphUpdater:
@@ -90,7 +95,8 @@ class GraphUpdater:
         self.options = habits or GraphUpdaterOptions()
         self.graph = graph or TGraph()
         self._state = GraphState()
-        self.updates: list[GraphUpdate] = []  # rounds since the last call of `take_events`
+        # Rounds since the last call of `take_events`.
+        self.updates: list[GraphUpdate] = []
 
     @property
     def version(self) -> int:

@@ -34,7 +34,8 @@ class _DocumentBody:
         self._styles = styles
         self._paragraph: list[str] = []
         self._tag = "p"
-        self._list_level = 0  # of this paragraph, if it is an item
+        # Of this paragraph, if it is an item.
+        self._list_level = 0
         self._open_lists = 0
         self._in_text = False
         self._skipping = 0

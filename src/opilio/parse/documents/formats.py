@@ -181,7 +181,8 @@ class HtmlDocument(msgspec.Struct, frozen=True, kw_only=True):
     """A document as HTML."""
 
     html: str
-    truncated: bool = False  # a part is missing: the document is damaged, or larger than the limits
+    # A part is missing: the document is damaged, or larger than the limits.
+    truncated: bool = False
 
 
 class DocumentFormat(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,9 +190,11 @@ class DocumentFormat(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     types: tuple[str, ...]  # media types, the usual one first
-    extensions: tuple[str, ...]  # of files, in lower case without the dot
+    # Of files, in lower case without the dot.
+    extensions: tuple[str, ...]
     to_html: Callable[[bytes], HtmlDocument]
-    recognizes: Callable[[bytes], bool]  # whether a body of unknown type is such a document
+    # Whether a body of unknown type is such a document.
+    recognizes: Callable[[bytes], bool]
     module: str = ""  # must be installed; empty: nothing
     extra: str = ""  # installs the module
 

@@ -56,7 +56,8 @@ class _XmlPage:
         self.language = ""
         self.words = 0
         self.is_data = False
-        self._open: list[str] = []  # the closing tag of every open element
+        # The closing tag of every open element.
+        self._open: list[str] = []
         self._sections = 0
         self._skipped = 0
         self._in_title = False

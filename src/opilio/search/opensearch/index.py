@@ -53,8 +53,10 @@ from opilio.search.snippet import Highlighter
 from opilio.store.collection import open_readonly
 
 TIMEOUT_S = 60.0
-BULK_BYTES = 8 << 20  # of one request; the server takes 100 MB
-LANGUAGES = 8  # most frequent ones, in which a query is stemmed
+# Of one request; the server takes 100 MB.
+BULK_BYTES = 8 << 20
+# Most frequent ones, in which a query is stemmed.
+LANGUAGES = 8
 _TEXT = {"type": "text", "analyzer": "whitespace"}
 _STORED = {"type": "keyword", "index": False, "doc_values": False}
 _KEYWORD, _LONG = {"type": "keyword"}, {"type": "long"}
@@ -124,7 +126,8 @@ class OpenSearchIndex:
         self._folder = folder
         self._client = client
         self._alias = alias or index_alias(folder)
-        self._name = name or folder.resolve().name  # of the collection, in hits
+        # Of the collection, in hits.
+        self._name = name or folder.resolve().name
         self._parser = HtmlParser(paths=False)
 
     def update_indexes(self) -> IndexProgress:
@@ -241,7 +244,8 @@ def index_alias(folder: Path) -> str:
 def _bulk_actions(documents: Iterable[IndexDocument]) -> Iterator[bytes]:
     for document in documents:
         fields = document_fields(document)
-        del fields[LEAD_FIELD]  # only for the order of questions, which is that of the embedded index
+        # Only for the order of questions, which is that of the embedded index.
+        del fields[LEAD_FIELD]
         # Sent as terms, as the other fields are.
         fields[EXACT_FIELD] = " ".join(index_terms(str(fields[EXACT_FIELD])))
         yield _line({"index": {"_id": document_id(document)}}) + _line(fields)

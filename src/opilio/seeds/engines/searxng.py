@@ -24,7 +24,8 @@ from opilio.seeds.api_client import (
 )
 from opilio.seeds.finder import add_genre_words
 
-CATEGORIES = {"news": "news"}  # genres with a category; others are queried by words
+# Genres with a category; others are queried by words.
+CATEGORIES = {"news": "news"}
 MAX_RANK = 100_000  # higher positions are invalid
 _RATE_LIMIT_WORDS = ("too many", "suspended", "captcha", "rate", "access denied")
 

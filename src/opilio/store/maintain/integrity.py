@@ -50,7 +50,8 @@ def recount(collection: Collection) -> None:
     collection.set_meta(counts=msgspec.json.encode(count_rows(collection.connection)).decode())
 
 
-DROPPED_VERSIONS_KEY = "versions_dropped"  # in `meta`: past versions that were deleted so far
+# In `meta`: past versions that were deleted so far.
+DROPPED_VERSIONS_KEY = "versions_dropped"
 WarcPosition = tuple[int, int]  # WARC file and offset
 
 

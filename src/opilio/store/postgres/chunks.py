@@ -164,7 +164,8 @@ def _short(error: Exception) -> str:
     return text if len(text) <= 200 else f"{text[:200]}…"
 
 
-OBJECTS_KEY = "objects"  # in `meta`: the address of the collection's objects
+# In `meta`: the address of the collection's objects.
+OBJECTS_KEY = "objects"
 OBJECT_BYTES = 8 << 20
 READ_BYTES = 1 << 20
 _WARC_CACHE_BYTES = 1 << 30
@@ -184,7 +185,8 @@ class ChunkWriter:
         self._number = 0
         self._parts: list[bytes] = []
         self._size = 0
-        self.position = (1, 0)  # chunks are never cut: nothing to resume
+        # Chunks are never cut: nothing to resume.
+        self.position = (1, 0)
         self.synced_position = (1, 0)
 
     def resume(self, _number: int, _offset: int) -> None:
@@ -289,7 +291,8 @@ class ChunkRecords:
     """See `RecordFiles`: chunks of a database, and the objects that they were moved to."""
 
     def __init__(self, folder: Path, db: PostgresConnection) -> None:
-        self._folder = folder  # of copies
+        # Of copies.
+        self._folder = folder
         self._db = db
 
     def open_writer(self, software: str) -> ChunkWriter:

@@ -90,11 +90,14 @@ class WorkerFigures(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker reports about itself, since it was started."""
 
     leases: int = 0  # host leases taken
-    lease_p50_s: float = 0.0  # time that the database took for a lease, of the last ones
+    # Time that the database took for a lease, of the last ones.
+    lease_p50_s: float = 0.0
     lease_p99_s: float = 0.0
-    expired_leases: int = 0  # leases lost to another worker, or expired before the commit
+    # Leases lost to another worker, or expired before the commit.
+    expired_leases: int = 0
     fetches: int = 0
-    refetches: int = 0  # fetches whose results were lost with the lease: they are fetched again
+    # Fetches whose results were lost with the lease: they are fetched again.
+    refetches: int = 0
     model_version: int = 0
 
     @property
@@ -164,7 +167,8 @@ def database_time(db: Database) -> float:
     return float(db.execute(f"SELECT {NOW}").fetchone()[0])
 
 
-KEPT_MODELS = 3  # versions of each model: a worker may be reading the one before the last
+# Versions of each model: a worker may be reading the one before the last.
+KEPT_MODELS = 3
 _PROGRESS = """SELECT (SELECT value FROM meta WHERE name = 'counts'),
     (SELECT value FROM meta WHERE name = 'state'), (SELECT value FROM meta WHERE name = 'paused'),
     (SELECT value FROM meta WHERE name = 'stop_reason'),

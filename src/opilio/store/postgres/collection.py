@@ -36,7 +36,8 @@ class PostgresCollection(Collection):
     connection: PostgresConnection
 
     def __init__(self, folder: Path, connection: PostgresConnection, role: Role | None = None) -> None:
-        from opilio.store.postgres.chunks import ChunkRecords  # imports this module
+        # Imports this module.
+        from opilio.store.postgres.chunks import ChunkRecords
 
         super().__init__(folder, connection)
         self.records = ChunkRecords(folder, connection)

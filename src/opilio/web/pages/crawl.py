@@ -128,7 +128,8 @@ def show_crawl(context: AppContext, request: PageRequest) -> PageView:
     data["events"] = read_events_after(context, request.name, -1, 10)[::-1]
     with context.open(request.name) as collection:
         data["several"] = bool(agent_cards(collection))
-    data["png"] = find_spec("matplotlib") is not None  # of the extra `lab`
+    # Of the extra `lab`.
+    data["png"] = find_spec("matplotlib") is not None
     status = data["status"]
     with_log = status["state"] in ("crashed", "new") or status.get("launch_failed")
     data["log"] = read_log_tail(context.collections.folder(request.name)) if with_log else ""
@@ -268,8 +269,10 @@ PAGES = (
 
 
 REFRESH_INTERVAL_S = 1.0
-SLOW_REFRESH_INTERVAL_S = 3.0  # the queue and the curve cost more than the rest
-KEEPALIVE_INTERVAL_S = 15.0  # a comment keeps proxies from closing an idle stream
+# The queue and the curve cost more than the rest.
+SLOW_REFRESH_INTERVAL_S = 3.0
+# A comment keeps proxies from closing an idle stream.
+KEEPALIVE_INTERVAL_S = 15.0
 MAX_STREAMS = 40
 MAX_EVENTS_PER_REFRESH = 100
 LIVE = RawRoute(
@@ -294,7 +297,8 @@ class LiveFeed:
         self._lock = asyncio.Lock()
         self._snapshot: dict[str, Any] = {}
         self._refreshed_at = 0.0
-        self._all_refreshed_at = 0.0  # with the queue and the curve
+        # With the queue and the curve.
+        self._all_refreshed_at = 0.0
 
     async def snapshot(self, since: float) -> dict[str, Any]:
         """The newest status and parts, not older than `since`."""

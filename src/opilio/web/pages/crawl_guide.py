@@ -33,7 +33,8 @@ from opilio.web.stats import ACTIVE_STATES
 TRIAL_PAGES = 20
 MAX_WORDS = 18
 MAX_SEEDS = 20
-OWN_WEIGHT, SUGGESTED_WEIGHT = 1.0, 0.5  # of the words of the sentence, and of suggested ones
+# Of the words of the sentence, and of suggested ones.
+OWN_WEIGHT, SUGGESTED_WEIGHT = 1.0, 0.5
 
 
 class Suggestions(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,7 +138,8 @@ class PrecisionEstimate(msgspec.Struct, frozen=True):
     precision: float
     low: float
     high: float
-    certain: int  # kept pages whose score is 1: labelled by the user
+    # Kept pages whose score is 1: labelled by the user.
+    certain: int
 
 
 def estimate_precision(scores: list[float], calibration: LabelCalibration | None = None) -> PrecisionEstimate:
@@ -190,7 +192,8 @@ def _least_sure(collection: Collection, size: int, calibration: LabelCalibration
 
 def _row(collection: Collection, key: int) -> dict[str, Any]:
     page = judged_page(collection.connection, key)
-    assert page is not None  # read in the same transaction
+    # Read in the same transaction.
+    assert page is not None
     return {
         "url": page.url,
         "host": page.host,

@@ -59,7 +59,8 @@ def show_hosts(context: AppContext, request: PageRequest) -> PageView:
     start = (page - 1) * size
     shown = rows[start : start + size]
     with context.open(request.name) as collection:
-        for row in shown:  # only for the shown rows: a collection may have very many hosts
+        # Only for the shown rows: a collection may have very many hosts.
+        for row in shown:
             row["failed"] = count_failed(collection.connection, row["host"])
     data = {
         "hosts": shown,
@@ -147,7 +148,8 @@ def layout_graph(count: int, edges: Sequence[tuple[int, int, float]]) -> NDArray
     """Positions in the unit square (Fruchterman and Reingold, started on a spiral instead of at random)."""
     if count == 0:
         return np.zeros((0, 2))
-    turn = np.arange(count) * 2.399963  # the golden angle spreads any number of nodes evenly
+    # The golden angle spreads any number of nodes evenly.
+    turn = np.arange(count) * 2.399963
     places = np.sqrt((np.arange(count) + 0.5) / count)[:, None] * np.stack([np.cos(turn), np.sin(turn)], axis=1)
     pull = np.zeros((count, count))
     for a, b, weight in edges:

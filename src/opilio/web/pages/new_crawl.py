@@ -146,7 +146,8 @@ def _with_seed_sources(settings: Settings) -> Settings:
     """The settings with seeds, or with engines that can be asked for some."""
     if settings.seeds.urls:
         return canonicalize_seeds(settings)
-    with_default_engines(settings)  # checks their options
+    # Checks their options.
+    with_default_engines(settings)
     if settings.seeds.offline:
         raise ConfigError(f"no seeds: give at least one URL, one per line,\n{engine_hint()}")
     return settings

@@ -33,16 +33,19 @@ from opilio.web.context import (
 )
 from opilio.web.pages.crawl import event_row
 
-DEMO_COLLECTION = Settings().strategy  # the first of the two collections that `opilio lab demo` makes
+# The first of the two collections that `opilio lab demo` makes.
+DEMO_COLLECTION = Settings().strategy
 DEMO_FETCHES = 300
-DEMO_CHECKS, DEMO_CHECK_S = 300, 0.2  # how often and how long to wait for its collection
+# How often and how long to wait for its collection.
+DEMO_CHECKS, DEMO_CHECK_S = 300, 0.2
 HOME_SORTS = {"activity": "last_activity", "pages": "pages", "size": "size_bytes", "name": "name"}
 
 
 def show_home(context: AppContext, request: PageRequest) -> PageView:
     sort = request.values["sort"]
     for name, folder in context.collections.folders.items():
-        if not folder.exists():  # deleted beside the server
+        # Deleted beside the server.
+        if not folder.exists():
             context.forget(name)
     found = [_card(context, name) for name in context.collections.names]
     found.sort(key=lambda card: str(card["name"]))

@@ -93,7 +93,8 @@ def _anchor(blob: bytes, key: int) -> str:
     return ""
 
 
-MAX_QUEUE_DEPTH = 2_000  # entries that can be listed; later ones change too fast to be useful
+# Entries that can be listed; later ones change too fast to be useful.
+MAX_QUEUE_DEPTH = 2_000
 QUEUE_COMMANDS = ("ban", "exclude", "delay", "boost", "boost_host", "unboost_host", "retry")
 
 

@@ -16,7 +16,8 @@ FACETS |= {"polarities": "polarity", "years": "year", "tags": "tag"}
 HITS_PER_HOST = 2  # shown of one host; more are folded
 TITLES = {"bands": "Relevance", "hosts": "Host", "languages": "Language", "genres": "Genre", "years": "Year"}
 TITLES |= {"polarities": "Tone"}
-CHIP_NAMES = {"polarity": "tone"}  # where the parameter's name is not the word that is shown
+# Where the parameter's name is not the word that is shown.
+CHIP_NAMES = {"polarity": "tone"}
 
 
 def show_search(context: AppContext, request: PageRequest) -> PageView:
@@ -66,7 +67,8 @@ def search_filters(context: AppContext, values: dict[str, Any]) -> SearchFilters
     """The filters of a request."""
     chosen: dict[str, Any] = {name: tuple(values[param]) for name, param in FACETS.items()}
     for name in values["in"]:
-        context.collections.folder(name)  # raises UnknownCollectionError
+        # Raises UnknownCollectionError.
+        context.collections.folder(name)
     relevant = {"yes": True, "no": False}.get(values["relevant"])
     return SearchFilters(
         **chosen,

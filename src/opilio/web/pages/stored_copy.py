@@ -41,7 +41,8 @@ from opilio.web.templating import strip_invisible
 
 VIEWS = ("text", "original", "changes")
 MAX_SHOWN_CHARS = 200_000
-MAX_COMPARED_LINES = 3_000  # comparing takes quadratic time at worst
+# Comparing takes quadratic time at worst.
+MAX_COMPARED_LINES = 3_000
 CONTEXT_LINES = 2
 # The original can't run scripts, send forms, open windows or load anything from another server.
 SANDBOX_POLICY = (
@@ -227,7 +228,8 @@ def render_markdown_safely(text: str, marker: MatchMarker | None = None) -> Mark
     tokens, level = _markdown().parse(str(strip_invisible(text))), 2
     for token in tokens:
         if token.type == "heading_open":
-            level = min(int(token.tag[1:]) + 2, level + 1, 6)  # no level is left out (WCAG 1.3.1)
+            # No level is left out (WCAG 1.3.1).
+            level = min(int(token.tag[1:]) + 2, level + 1, 6)
         if token.type.startswith("heading_"):
             token.tag = f"h{level}"
     env = {"marker": marker or MatchMarker()}
