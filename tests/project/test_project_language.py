@@ -61,6 +61,35 @@ def test_module_uses_the_usual_words(path: Path) -> None:
     assert [(line, word) for line, word in _names(path) if NAME.fullmatch(word)] == []
 
 
+# A short remark, such as a unit, may follow a field or a constant.
+MAX_REMARK_CHARS = 40
+DIRECTIVES = ("# noqa", "# type:", "# pragma")
+
+
+def _trailing_comments(path: Path) -> Iterator[tuple[int, str]]:
+    """Comments behind code: in functions all, elsewhere those that are longer than a remark."""
+    source = path.read_text(encoding="utf-8")
+    functions = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    inside = {line for node in functions for line in range(node.body[0].lineno, (node.end_lineno or 0) + 1)}
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        line, code = token.start[0], token.line[: token.start[1]].strip()
+        if token.type != tokenize.COMMENT or not code or code[0] in ")]}" or token.string.startswith(DIRECTIVES):
+            continue
+        if line in inside or len(token.string) > MAX_REMARK_CHARS:
+            yield line, token.string
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: p.relative_to(SOURCE).as_posix())
+def test_comments_stand_above_the_code(path: Path) -> None:
+    assert list(_trailing_comments(path)) == []
+
+
+def test_comment_behind_code_is_found(tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text(f"A = 1  # pages\nB = 2  # {'long ' * 9}\n\n\ndef f() -> int:\n    return 3  # why\n")
+    assert [line for line, _ in _trailing_comments(module)] == [2, 6]
+
+
 def test_every_exception_is_needed() -> None:
     used = {
         (name, match[0].lower())
