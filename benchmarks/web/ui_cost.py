@@ -35,7 +35,7 @@ from opilio.lab.synthetic.plan import WebShape
 from opilio.lab.synthetic.web import SyntheticWeb, topic_tables
 from opilio.search.indexer import count_unindexed
 from opilio.store.collection import Collection
-from opilio.web.collections import BackgroundIndexer
+from opilio.web.processes import BackgroundIndexer
 
 COMMAND = (sys.executable, "-m", "opilio")
 FIRST_PAGES = 50

@@ -6,7 +6,8 @@ from numpy.typing import NDArray
 
 from checks.link_visits import found, visit
 from opilio.learn.committee import Committee
-from opilio.learn.link_pool import ENOUGH_HITS, MAX_LINKS, Exploration, LinkPool
+from opilio.learn.exploration import ENOUGH_HITS, MAX_LINKS, Exploration
+from opilio.learn.link_pool import LinkPool
 from opilio.learn.logistic import FEATURE_INDEX, FEATURE_NAMES
 from opilio.learn.scoring import CommitteeOptions
 from opilio.learn.word_model import hash_text

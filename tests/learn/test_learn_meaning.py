@@ -10,14 +10,8 @@ from numpy.typing import NDArray
 from checks.link_visits import found, taught, visit
 from opilio.engine.link_memory import explain_link
 from opilio.learn.committee import Committee
-from opilio.learn.logistic import (
-    FEATURE_INDEX,
-    FEATURE_NAMES,
-    MAX_CORRECTION,
-    MEANING_FEATURES,
-    MeaningModel,
-    MeaningRows,
-)
+from opilio.learn.logistic import FEATURE_INDEX, FEATURE_NAMES, MEANING_FEATURES
+from opilio.learn.meaning_model import MAX_CORRECTION, MeaningModel, MeaningRows
 from opilio.learn.scoring import CommitteeOptions
 from opilio.text.word_vectors import DIMENSIONS
 

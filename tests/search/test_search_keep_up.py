@@ -10,7 +10,7 @@ import pytest
 from checks.indexed import Sheet, store
 from opilio.search.searcher import Searcher
 from opilio.store.collection import Collection
-from opilio.web.collections import CPU_SHARE, MAX_PAUSE_S, BackgroundIndexer, CpuBudget
+from opilio.web.processes import CPU_SHARE, MAX_PAUSE_S, BackgroundIndexer, CpuBudget
 
 
 def until(true: Callable[[], bool], writer: BackgroundIndexer) -> None:

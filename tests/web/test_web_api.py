@@ -32,7 +32,7 @@ from opilio.manage.status import collection_status
 from opilio.store.collection import Collection
 from opilio.store.connection import has_writer
 from opilio.store.writer import CrawlCounts
-from opilio.web import collections as served_collections
+from opilio.web import processes
 from opilio.web.app import Application
 from opilio.web.auth import AccessPolicy, RateLimiter
 from opilio.web.collections import ServedCollections
@@ -58,7 +58,7 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """A server that may be asked anything: what it starts are processes that end at once, and it knows no engine."""
     home = tmp_path_factory.mktemp("sandbox")
     with pytest.MonkeyPatch.context() as changes, pages_of([crawled(home / "birds")], home) as client:
-        changes.setattr(served_collections, "COMMAND", (sys.executable, "-c", ""))
+        changes.setattr(processes, "COMMAND", (sys.executable, "-c", ""))
         changes.setenv("XDG_CONFIG_HOME", str(home / "config"))
         yield client
 
@@ -238,18 +238,18 @@ def test_resume_needs_limits_that_are_not_reached(tmp_path: Path, rule: str, lim
 def test_limit_of_the_harvest_can_be_changed_on_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, arguments = crawled(tmp_path / "birds", stop={"pages": 5, "harvest_below": 0.02}), tmp_path / "arguments"
     write = f"import pathlib, sys; pathlib.Path({str(arguments)!r}).write_text(' '.join(sys.argv[1:]))"
-    monkeypatch.setattr(served_collections, "COMMAND", (sys.executable, "-c", write))
+    monkeypatch.setattr(processes, "COMMAND", (sys.executable, "-c", write))
     with pages_of([folder], tmp_path) as client:
         assert 'name="harvest_below" min="0" max="100" step="any" value="2"' in client.get("/c/birds").text
         answer = client.post("/c/birds/control", {"do": "resume", "pages": 0, "harvest_below": 0.5})
         assert answer.data["message"] == "Crawl resumed."
-        served_collections._launches[folder.resolve()].process.wait(PATIENCE_S)
+        processes._launches[folder.resolve()].process.wait(PATIENCE_S)
     assert arguments.read_text().endswith("--set stop.pages=0 --set stop.harvest_below=0.005")
 
 
 def test_crawl_that_was_launched_is_starting_until_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = crawled(tmp_path / "birds", stop={"pages": 5})
-    monkeypatch.setattr(served_collections, "COMMAND", (sys.executable, "-c", "import time; time.sleep(600)"))
+    monkeypatch.setattr(processes, "COMMAND", (sys.executable, "-c", "import time; time.sleep(600)"))
     with pages_of([folder], tmp_path) as client:
         client.post("/c/birds/control", {"do": "resume", "pages": 0})
         try:
@@ -258,19 +258,19 @@ def test_crawl_that_was_launched_is_starting_until_it_runs(tmp_path: Path, monke
             assert 'value="resume"' not in shown
             assert "is starting" in client.post("/c/birds/control", {"do": "resume", "pages": 0}).data["error"]
         finally:
-            served_collections._launches[folder.resolve()].process.kill()
-        served_collections._launches[folder.resolve()].process.wait(PATIENCE_S)
+            processes._launches[folder.resolve()].process.kill()
+        processes._launches[folder.resolve()].process.wait(PATIENCE_S)
         assert client.get("/c/birds.json").data["status"]["state"] == "stopped"
         assert "The crawl did not start." in client.get("/c/birds").text
 
 
 def test_card_of_a_new_crawl_has_its_topic_as_title(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(served_collections, "COMMAND", (sys.executable, "-c", ""))
+    monkeypatch.setattr(processes, "COMMAND", (sys.executable, "-c", ""))
     new = {"topic": "wrens and other small birds", "seeds": "http://h0.example/", "do": "start"}
     with pages_of([], tmp_path) as client:
         for name in ("wrens-and-other-small-birds", "wrens-and-other-small-birds-2"):
             assert client.post("/new", new).data["name"] == name
-            served_collections._launches[(tmp_path / name).resolve()].process.wait(PATIENCE_S)
+            processes._launches[(tmp_path / name).resolve()].process.wait(PATIENCE_S)
         # The page of the crawl does not repeat the topic below its heading.
         assert '<p class="muted">strategy ' in client.get("/c/wrens-and-other-small-birds", Accept="text/html").text
         titles = {card["name"]: card["title"] for card in client.get("/index.json").data["collections"]}

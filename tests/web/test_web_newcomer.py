@@ -20,7 +20,7 @@ from checks.search_doubles import KEY, search_double
 from checks.small_webs import served
 from opilio.core.strategies import strategy_names
 from opilio.manage.verify import verify
-from opilio.web import collections as served_collections
+from opilio.web import processes
 from opilio.web.pages import overview
 
 expect.set_options(timeout=WAIT_MS)
@@ -132,7 +132,7 @@ def test_server_without_collections_offers_the_demo(tmp_path: Path, monkeypatch:
     started: list[Popen[bytes]] = []
 
     def start(*arguments: Any) -> Popen[bytes]:
-        started.append(served_collections.start_command(*arguments))
+        started.append(processes.start_command(*arguments))
         return started[0]
 
     monkeypatch.setattr(overview, "start_command", start)

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.learn.link_pool import ENOUGH_HITS, MAX_CONTEXTS, Exploration, RescoreSchedule, RowIndices, top_indices
+from opilio.learn.exploration import ENOUGH_HITS, Exploration
+from opilio.learn.link_pool import MAX_CONTEXTS, RescoreSchedule, RowIndices, top_indices
 from opilio.learn.logistic import FEATURE_INDEX, LINK_FEATURE_SLICE
 from opilio.learn.scoring import (
     GLOBAL_BUCKET,

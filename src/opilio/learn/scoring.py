@@ -19,11 +19,10 @@ from opilio.learn.logistic import (
     PRIOR_STRENGTHS,
     PRIOR_WEIGHTS,
     TRIAL_FEATURES,
-    MeaningModel,
-    MeaningRows,
     TrialModel,
     sigmoid,
 )
+from opilio.learn.meaning_model import MeaningModel, MeaningRows
 from opilio.learn.success_rates import DelayedCredit, SuccessRates
 from opilio.learn.word_model import CONTEXT_WORDS, LINK_WORDS, WordModel, WordValues
 from opilio.text.word_vectors import BYTE_SCALE

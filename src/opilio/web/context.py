@@ -25,7 +25,8 @@ from opilio.core.errors import UsageError
 from opilio.manage.export import escape_formula
 from opilio.store.collection import Collection, open_readonly
 from opilio.web.auth import RateLimiter
-from opilio.web.collections import SearcherPool, ServedCollections, launch_state
+from opilio.web.collections import SearcherPool, ServedCollections
+from opilio.web.processes import launch_state
 from opilio.web.stats import ACTIVE_STATES, CollectionStats, crawl_stats
 
 # tomllib takes quadratic time for keys of thousands of parts.

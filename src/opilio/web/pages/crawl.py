@@ -28,7 +28,6 @@ from opilio.store.collection import Collection
 from opilio.store.pages import newest_pages
 from opilio.store.run_tables import EventFilter, EventRow, events_after, newest_events
 from opilio.web.charts import format_time, harvest_curve
-from opilio.web.collections import launch_crawl, read_log_tail
 from opilio.web.context import (
     ActionResult,
     ActionRoute,
@@ -42,6 +41,7 @@ from opilio.web.context import (
     parse_params,
 )
 from opilio.web.pages.queue import blocked_hosts, error_groups, top_queue_rows
+from opilio.web.processes import launch_crawl, read_log_tail
 from opilio.web.sentences import event_sentence, verdict_sentence
 from opilio.web.stats import ACTIVE_STATES, CollectionStats
 from opilio.web.templating import TemplateRenderer

@@ -22,7 +22,7 @@ from opilio.seeds.finder import FoundSeeds
 from opilio.store.annotations import MAX_TITLE_CHARS, CollectionCard, write_card
 from opilio.topic.setup import resolve_settings
 from opilio.web.auth import reject_local_settings
-from opilio.web.collections import ServedCollections, folder_name, launch_crawl
+from opilio.web.collections import ServedCollections, folder_name
 from opilio.web.context import (
     ActionResult,
     ActionRoute,
@@ -35,6 +35,7 @@ from opilio.web.context import (
 )
 from opilio.web.pages.crawl_guide import TRIAL_PAGES, Suggestions, keywords_with_suggestions, suggest
 from opilio.web.pages.topic import parse_keywords
+from opilio.web.processes import launch_crawl
 
 STEPS = ("suggest", "check", "trial", "start")
 

@@ -19,7 +19,6 @@ from opilio.store.collection import Collection, collection_exists
 from opilio.store.pages import PAGE_SORTS, ListFilter, count_listed, list_pages
 from opilio.store.run_tables import EventFilter, SeedResult, label_name, newest_events, seed_results
 from opilio.web.charts import harvest_curve, sparkline_path
-from opilio.web.collections import start_command
 from opilio.web.context import (
     PAGE_PARAM,
     SIZE_PARAM,
@@ -32,6 +31,7 @@ from opilio.web.context import (
     Param,
 )
 from opilio.web.pages.crawl import event_row
+from opilio.web.processes import start_command
 
 # The first of the two collections that `opilio lab demo` makes.
 DEMO_COLLECTION = Settings().strategy
