@@ -1,6 +1,6 @@
 # Everything a developer or a CI needs. Each target sets up what it uses; nothing has to be done first.
 #   make demo      a topical crawl of a web served on this machine, and what it found (makes .venv)
-#   make quick     unit and engine tests, in about a minute: run it after every change
+#   make quick     unit and engine tests, in less than 90 s: run it after every change
 #   make test      everything: what the tests need, the checks, coverage, all tests
 #   make check     ruff, mypy, import-linter, deptry, vulture, sizes, docs (a part of `make test`)
 #   make coverage  the quick tests with branch coverage, against the floors in pyproject.toml
