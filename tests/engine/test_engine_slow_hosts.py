@@ -21,7 +21,7 @@ HONEST_HOSTS, HONEST_PAGES = 10, 20
 class TrapOfSilentHosts:
     """A page links to very many hosts that never respond; ten honest hosts link to one page after another.
 
-    `domains`: the silent hosts are in so many domains.
+    `domains`: the number of domains of the silent hosts.
     """
 
     def __init__(self, clock: VirtualClock, domains: int) -> None:

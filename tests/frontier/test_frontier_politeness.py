@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opilio.engine.politeness.host_gate import (
+from opilio.engine.politeness.delays import (
     AddressThrottle,
     backoff_delay_s,
     delay_after_response_s,

@@ -128,7 +128,7 @@ def test_pages_for_the_table_are_crawled_within_the_host_s0_13_s0_e11(place: Pat
         done = opilio("topic", "build", "--crawl", "http://b.example/", "--proxy", server.proxy, cwd=place)
     assert "1 page fetched of 60" in done.stderr
     assert len(texts) == 60
-    assert all(BIRDS in text for text in texts)  # the other host's page is none of them
+    assert all(BIRDS in text for text in texts)  # without the page of the other host
     topic = make_topic("terms", {}, positive=texts)
     common, every = (build_table_from_pages(topic, 300, None, least)[0].weights for least in (2, 1))
     assert len(every) == 300

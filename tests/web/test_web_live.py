@@ -272,7 +272,7 @@ def test_stream_sends_state_and_events_and_resumes(client: Client) -> None:
 
 
 def test_stream_that_is_opened_later_has_the_newest_curve(tmp_path: Path) -> None:
-    """The parts of an earlier stream are shared, but not after nobody watched."""
+    """The parts of an earlier stream are shared only while a page is open."""
     with pages_of([crawled(tmp_path / "birds")], tmp_path) as client:
         with stream(client, "/c/birds/live?parts=1") as messages:
             before = next(parts for kind, _, parts in messages if kind == "parts")

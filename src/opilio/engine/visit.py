@@ -25,14 +25,8 @@ from opilio.core.records import (
     UrlResult,
     UrlState,
 )
-from opilio.engine.politeness.host_gate import (
-    OVERLOAD_STATUSES,
-    HostGate,
-    Permit,
-    backoff_delay_s,
-    delay_after_response_s,
-    retry_delay_s,
-)
+from opilio.engine.politeness.delays import OVERLOAD_STATUSES, backoff_delay_s, delay_after_response_s, retry_delay_s
+from opilio.engine.politeness.host_gate import HostGate, Permit
 from opilio.engine.workers.pool import AnalysisPool, WorkerStartError
 from opilio.parse.page_state import refused_by_challenge
 
