@@ -1,5 +1,5 @@
-"""Settings of the whole suite. It is at the top of the tests so that pytest puts this folder on the path: the shared
-checks are imported as `checks.<protocol>_checks`.
+"""Settings of the whole suite. It is at the top of the tests so that pytest puts this folder on the path: what tests
+share is imported from `checks`.
 """
 
 import os

@@ -18,7 +18,7 @@ from pathlib import Path
 from checks.object_stores import running_s3
 from checks.postgres_server import running_server
 from checks.small_webs import SmallWeb, grid, served, settings_for
-from opilio.api.crawling import open_crawl
+from opilio.api.crawl_session import open_crawl
 from opilio.fetch.decoding import RecordedResponse
 from opilio.manage.export import export_to_file
 from opilio.store.collection import open_readonly

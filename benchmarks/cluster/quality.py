@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from checks.postgres_server import PostgresServer, running_server
 from checks.small_webs import CONTEXT, PATIENCE_S, crawl, plain, run_command, served
-from opilio.api.crawling import open_crawl
+from opilio.api.crawl_session import open_crawl
 from opilio.core.settings import Tree
 from opilio.lab.experiments.runs import ExperimentRunner
 from opilio.lab.server.http import LoggedFetch, fetch_attempts

@@ -18,7 +18,7 @@ from opilio.frontier.schema import DONE, FAILED
 from opilio.manage.verify import verify
 from opilio.store import seal
 from opilio.store.collection import open_readonly
-from opilio.store.connection import log_of
+from opilio.store.connection import DATABASE, log_of
 
 
 def step_problems(engine: Engine, connections: int, pool: SimulatedPool | None) -> Iterator[str]:
@@ -94,7 +94,7 @@ def end_problems(engine: Engine, pool: SimulatedPool | None) -> Iterator[str]:
 def checksum_problems(folder: Path, lost_power: bool) -> Iterator[str]:
     """What a process leaves, however it ended, agrees with its checksums, and these cover the database."""
     yield from (f"checksums: {problem.message}" for problem in seal.seal_problems(folder))
-    database = folder / seal.DATABASE_FILE
+    database = folder / DATABASE
     if lost_power and not log_of(database).exists():
         # The name of a new log is lost with its folder; only later logs are known to the checksums.
         return

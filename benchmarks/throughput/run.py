@@ -4,6 +4,7 @@ python benchmarks/throughput/run.py                             three interleave
 python benchmarks/throughput/run.py --only opilio --rounds 1    ours alone
 python benchmarks/throughput/run.py --strategy s0 --strategy breadth --only opilio,bare
 python benchmarks/throughput/run.py --strategy opilio --strategy "opilio rank.learn=false judge.share=0.0" --only opilio
+python benchmarks/throughput/run.py --strategy opilio --only opilio --pages 1500 --before old/bin/opilio    two versions
 
 Opilio runs as `opilio crawl` with everything on: robots.txt, judging, ranking, duplicates, WARC, database, workers. The
 whole command is measured, from start to exit; nginx is not. Pages are collected into a temporary folder once
@@ -30,11 +31,17 @@ TOPIC = "database queries, indexes and transactions"
 TARGETS = (("scrapy", "pages_per_s", 15.0), ("scrapy tuned", "pages_per_s", 4.0), ("bare line", "cpu_ms", 3.0))
 
 
-def opilio_command(folder: Path, strategy: str, seeds: list[str], more: list[str]) -> list[str]:
-    into = folder / "collection"
-    program = str(Path(sysconfig.get_path("scripts")) / "opilio")
-    options = ["--strategy", strategy, "--into", str(into), "--pages", "0", "--allow-private", "--json", "--quiet"]
-    settings = [x for s in ("politeness.delay_s=0", *more) for x in ("--set", s)]
+OURS = str(Path(sysconfig.get_path("scripts")) / "opilio")
+
+
+def opilio_command(
+    program: str, folder: Path, pages: int, strategy: str, seeds: list[str], more: list[str]
+) -> list[str]:
+    options = ["--strategy", strategy, "--into", str(folder / "collection"), "--pages", str(pages)]
+    options += ["--allow-private", "--json", "--quiet"]
+    # All versions crawl the same number of pages.
+    always = ("politeness.delay_s=0", "stop.harvest_below=0")
+    settings = [x for s in (*always, *more) for x in ("--set", s)]
     return [program, "crawl", TOPIC, *options, *settings, *(x for url in seeds for x in ("--seed", url))]
 
 
@@ -54,7 +61,11 @@ def commands(folder: Path, port: int, chosen: set[str], arguments: argparse.Name
     if "opilio" in chosen:
         for result in arguments.strategy or ["s0"]:
             strategy, *settings = result.split()
-            found[f"opilio {result}"] = opilio_command(folder, strategy, seeds, [*(arguments.set or []), *settings])
+            settings += arguments.set or []
+            for name, program in (("before", arguments.before), ("opilio", OURS)):
+                if program:
+                    command = opilio_command(program, folder, arguments.pages, strategy, seeds, settings)
+                    found[f"{name} {result}"] = command
     if "bare" in chosen:
         found["bare line"] = [sys.executable, str(HERE / "bare.py"), *seeds]
     if "tuned" in chosen:
@@ -73,6 +84,9 @@ def table(runs: dict[str, list[Run]]) -> None:
         peak = median(r.peak_bytes for r in each) / 1e6
         print(f"{name:<46}{each[-1].pages:>7}{speed:>9.0f}{cpu:>13.2f}{peak:>9.0f}")
     for ours in (name for name in middle if name.startswith("opilio")):
+        if earlier := runs.get(f"before{ours.removeprefix('opilio')}"):
+            ratios = ", ".join(f"{now.cpu_ms / then.cpu_ms:.2f}" for now, then in zip(runs[ours], earlier, strict=True))
+            print(f"{ours}: {ratios} times the CPU time of the version before, round by round")
         for other, figure, target in TARGETS:
             if other in middle:
                 ratio = middle[ours][figure] / middle[other][figure]
@@ -98,6 +112,8 @@ def main() -> None:
         "--strategy", action="append", help="of Opilio, settings may follow; may be given several times (default s0)"
     )
     parser.add_argument("--only", default="opilio,bare,tuned,scrapy", help="which crawlers, with commas")
+    parser.add_argument("--pages", type=int, default=0, help="end after this number of pages; 0 for all")
+    parser.add_argument("--before", help="the command `opilio` of another version, measured in turns with this one")
     parser.add_argument("--set", action="append", help="a setting for Opilio: engine.workers=0")
     arguments = parser.parse_args()
     arguments.folder.mkdir(exist_ok=True)

@@ -18,7 +18,6 @@ integers, as in SQLite and PostgreSQL.
 
 import hashlib
 from abc import ABC, abstractmethod
-from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
@@ -27,6 +26,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from opilio.core.protocols import Database
+from opilio.text.term_arrays import term_array
 
 Terms = Sequence[int] | NDArray[np.uint32]
 MIN_TERMS = 8
@@ -44,7 +44,7 @@ def fingerprint_terms(terms: Terms, short_words: bytes = b"") -> int:
     """
     if len(terms) < MIN_TERMS:
         return 0
-    return _to_signed(xxhash.xxh3_64_intdigest(_to_uint64(terms).astype("<u4", copy=False).tobytes() + short_words))
+    return _to_signed(xxhash.xxh3_64_intdigest(_as_array(terms).astype("<u4", copy=False).tobytes() + short_words))
 
 
 def digest_body(body: bytes) -> int:
@@ -73,7 +73,7 @@ def simhash64(terms: Terms) -> int:
     """
     if len(terms) < MIN_TERMS:
         return 0
-    words = _to_uint64(terms).astype(np.uint64)
+    words = _as_array(terms).astype(np.uint64)
     first, second, third = words[:-2], words[1:-1], words[2:]
     shingles = _mix(first * np.uint64(0x9E3779B97F4A7C15) ^ second * np.uint64(0xC2B2AE3D27D4EB4F) ^ third)
     packed = np.packbits(_bit_counts(shingles) * 2 > len(shingles), bitorder="little")
@@ -89,9 +89,8 @@ def hamming_distance(one: int, other: int) -> int:
     return ((one ^ other) & _MASK).bit_count()
 
 
-def _to_uint64(terms: Terms) -> NDArray[np.uint32]:
-    """Terms as a NumPy array; a typed Python array converts a list twice as fast."""
-    return terms if isinstance(terms, np.ndarray) else np.frombuffer(array("I", terms), dtype=np.uint32)
+def _as_array(terms: Terms) -> NDArray[np.uint32]:
+    return terms if isinstance(terms, np.ndarray) else term_array(terms)
 
 
 def _bit_counts(shingles: NDArray[np.uint64]) -> NDArray[np.uint32]:
@@ -198,10 +197,13 @@ class MemoryDuplicateDetector(BandDetector):
         """Remove the text of a page that changed or is gone, so that the next page with it is no duplicate."""
         if self._exact.get(fingerprint) == key:
             del self._exact[fingerprint]
-        signature = self._signatures.pop(key, None) if gone else None
-        if signature is not None:
-            for band in simhash_bands(signature):
-                self._bands[band].remove(key)
+        if gone:
+            self._forget_signature(key)
+
+    def _forget_signature(self, key: int) -> None:
+        signature = self._signatures.pop(key, None)
+        for band in simhash_bands(signature) if signature is not None else ():
+            self._bands[band].remove(key)
 
     def _candidates(self, key: int, simhash: int) -> list[tuple[int, int]]:
         found = dict.fromkeys(
@@ -210,9 +212,7 @@ class MemoryDuplicateDetector(BandDetector):
         return [(k, self._signatures[k]) for k in found]
 
     def _remember(self, key: int, simhash: int) -> None:
-        if key in self._signatures:
-            for band in simhash_bands(self._signatures[key]):
-                self._bands[band].remove(key)
+        self._forget_signature(key)
         self._signatures[key] = simhash
         for band in simhash_bands(simhash):
             self._bands[band].append(key)
@@ -250,13 +250,15 @@ class StoredDuplicateDetector(BandDetector):
     def forget(self, key: int, fingerprint: int, *, gone: bool = False) -> None:
         """Remove the text of a page that changed or is gone, so that the next page with it is no duplicate."""
         self._connection.execute("DELETE FROM texts WHERE fingerprint = ? AND key = ?", (fingerprint, key))
-        if not gone:
-            return
+        if gone:
+            self._forget_bands(key)
+            self._connection.execute("DELETE FROM text_signatures WHERE key = ?", (key,))
+
+    def _forget_bands(self, key: int) -> None:
         row = self._connection.execute("SELECT simhash FROM text_signatures WHERE key = ?", (key,)).fetchone()
         if row is not None:
             old = [(band, key) for band in simhash_bands(row[0])]
             self._connection.executemany("DELETE FROM text_bands WHERE band = ? AND key = ?", old)
-            self._connection.execute("DELETE FROM text_signatures WHERE key = ?", (key,))
 
     def _first_page(self, fingerprint: int, key: int) -> int:
         # Most texts are new: one statement for them.
@@ -274,10 +276,7 @@ class StoredDuplicateDetector(BandDetector):
         return self._connection.execute(query, (*simhash_bands(simhash), key, 4 * MAX_CANDIDATES)).fetchall()
 
     def _remember(self, key: int, simhash: int) -> None:
-        known = self._connection.execute("SELECT simhash FROM text_signatures WHERE key = ?", (key,)).fetchone()
-        if known is not None:
-            old = [(band, key) for band in simhash_bands(known[0])]
-            self._connection.executemany("DELETE FROM text_bands WHERE band = ? AND key = ?", old)
+        self._forget_bands(key)
         self._connection.execute(_SAVE_SIGNATURE, (key, simhash))
         new = [(band, key) for band in simhash_bands(simhash)]
         self._connection.executemany("INSERT INTO text_bands VALUES (?, ?)", new)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import tomli_w
 
 from checks.small_webs import PATIENCE_S
 from opilio.core.clock import Clock, SystemClock
@@ -69,7 +70,7 @@ def run_engine(
         collection = (
             Collection.open_for_writing(folder)
             if resumed
-            else Collection.create(folder, "", (create_frontier, create_seen))
+            else Collection.create(folder, tomli_w.dumps(msgspec.to_builtins(settings)), (create_frontier, create_seen))
         )
         writer = CollectionWriter(collection, WarcWriter(folder, "test"))
         writer.resume()

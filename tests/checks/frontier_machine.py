@@ -44,6 +44,7 @@ orders = st.sampled_from(
         NBest(n=3),
         Expiring(lifetime_s=8.0, max_per_lease=2),
         Aging(every=3, factor=0.25, mode="paper"),
+        Aging(every=3, factor=0.25, mode="base_tiebreak"),
         Aging(every=3, factor=0.25),
     ]
 )
@@ -63,7 +64,7 @@ class BothFrontiers(RuleBasedStateMachine):
     @initialize(order=orders, limit=limits, merge=st.sampled_from(list(MergePolicy)), front=st.sampled_from([2, 1000]))
     def start(self, order: Order, limit: FrontierLimits, merge: MergePolicy, front: int) -> None:
         self.policy = FrontierPolicy(
-            order=order, limits=limit, merge=merge, refusal_reason=lambda url: "no" if url[-1] == "9" else ""
+            order=order, limits=limit, merge=merge, refusal_reason=lambda lead: "no" if lead.url[-1] == "9" else ""
         )
         self.front = front
         self.db = self.open_database()

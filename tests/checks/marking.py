@@ -1,8 +1,8 @@
 """Marks tests by what they use: `browser`, `process`, `kill`, `system`.
 
 The globals that a test, its fixtures and their helpers refer to are followed as long as they belong to the tests. A new
-test needs no mark of its own this way, and `make quick` stays quick. Only `slow` and
-`install` are set where a test is defined.
+test needs no mark of its own this way, and `make quick` stays quick. Only `slow` and `install` are set where a test is
+defined.
 """
 
 import inspect

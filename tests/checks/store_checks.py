@@ -13,7 +13,7 @@ from opilio.core.events import CrawlStarted
 from opilio.core.records import Analysis, Failure, FetchResult, Lead, Outcome, Seed, Verdict, url_key
 from opilio.core.urls import host_of
 from opilio.store.collection import Collection
-from opilio.store.run_tables import SnapshotRow, write_snapshots
+from opilio.store.learner_states import SnapshotRow, write_snapshots
 from opilio.store.warc import response_record
 from opilio.store.writer import CollectionWriter
 

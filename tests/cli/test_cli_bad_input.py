@@ -42,6 +42,8 @@ def snapshot(folder: Path) -> dict[str, bytes]:
 
 CONFIGS = {
     "not toml": ("topic = [", "is not valid TOML"),
+    "a number without end": (f"[stop]\npages = {'9' * 5_000}\n", "is not valid TOML: a number has too many digits"),
+    "lists without end": (f"x = {'[' * 5_000}\n", "is not valid TOML: it is nested too deeply"),
     "not text": ("\udcff", "is not UTF-8 text"),
     "unknown key": ("[politeness]\ndelay = 3\n", "unknown key 'politeness.delay' (did you mean 'delay_s'?)"),
     "unknown key behind a mark of the editor": ("\ufeff[politeness]\ndelay = 3\n", "unknown key 'politeness.delay'"),
@@ -61,6 +63,7 @@ CONFIGS = {
     ),
     "no name": ("[politeness]\nagent = ''\n", "politeness.agent '': must contain only letters"),
     "contact of two lines": ('[politeness]\ncontact = "a\\nX-Evil: 1"\n', "must be one line of ASCII characters"),
+    "contact that is no address": ("[politeness]\ncontact = 'nobody'\n", "politeness.contact 'nobody': not an address"),
     "missing example": ("[topic]\nexamples = ['no.html']\n", "topic.examples 'no.html': can't be read: No such file"),
     "harvest that can't be": ("[stop]\nharvest_below = 7\n", "stop.harvest_below: expected number <= 1.0"),
     "no proxy": ("[fetch]\nproxy = 'nonsense'\n", "fetch.proxy 'nonsense': not a valid proxy URL"),
@@ -111,6 +114,11 @@ COMMANDS = {
         ["crawl", "wrens", "--seed", SEED, "--set", "stop.pages=few"],
         2,
         "--set stop.pages=few: stop.pages: expected whole number, got string",
+    ),
+    "set of a number without end": (
+        ["crawl", "wrens", "--seed", SEED, "--set", f"stop.pages={'9' * 5_000}"],
+        2,
+        "stop.pages: expected whole number, got string",
     ),
     "proxy that is none": (
         ["crawl", "x", "--set", "fetch.proxy=y"],

@@ -1,12 +1,16 @@
 """The commands as the user runs them: data on stdout, messages on stderr, exit codes, JSON with its schema."""
 
+import csv
+import io
 import json
 import os
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from checks.indexed import BIRD_PAGES, store
 from checks.small_webs import COMMAND, SmallWeb, crawl, flags, grid, opilio, page, plain, served, settings_for
 from opilio import __version__
 from opilio.cli.crawl_run import merge_options
@@ -22,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         done = opilio("crawl", *flags(settings_for(server, [SEED])), "--pages", 15, "--into", into)
     assert done.returncode == 0, done
     assert "15 pages" in done.stdout
-    assert "stopped: page limit reached (15 pages)" in done.stdout
+    assert "stopped: page limit reached (15 pages); --pages N with a larger N continues\n" in done.stdout
     assert done.stderr == ""
     return into
 
@@ -35,6 +39,14 @@ def test_crawl_resumes_when_run_again(tmp_path: Path) -> None:
     assert (first["schema"], first["pages"], second["pages"]) == (1, 5, 20)
     assert second["stop_reason"] == "nothing left to fetch"
     assert (second["state"], second["strategy"]) == ("stopped", "breadth")
+
+
+def test_export_reports_how_many_pages_it_left_out(tmp_path: Path) -> None:
+    done = opilio("export", store(tmp_path / "c", BIRD_PAGES), "--out", tmp_path / "x.jsonl")
+    hidden = "1 that ask not to be indexed (--include-noindex)"
+    assert done.stderr == f"5 pages written to {tmp_path / 'x.jsonl'}; without 1 duplicate and {hidden}\n"
+    done = opilio("export", tmp_path / "c", "--include-noindex", "--out", tmp_path / "all.jsonl")
+    assert done.stderr == f"6 pages written to {tmp_path / 'all.jsonl'}; without 1 duplicate\n"
 
 
 def test_options_of_a_kind_are_kept_in_whatever_order_they_are_set() -> None:
@@ -127,6 +139,22 @@ def test_export_writes_the_same_to_a_file_and_to_stdout(folder: Path, tmp_path: 
     )
     assert piped.stdout == out.read_bytes()
     assert [p.name for p in tmp_path.iterdir()] == [out.name]
+
+
+def test_export_takes_the_format_from_the_name_of_the_file(folder: Path, tmp_path: Path) -> None:
+    assert opilio("export", folder, "--out", tmp_path / "pages.csv").returncode == 0
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "pages.csv").read_text())))
+    assert len(rows) == 15
+    assert all(datetime.fromisoformat(row["fetched_at"]).tzinfo == UTC for row in rows)
+    done = opilio("export", folder, "--out", tmp_path / "pages.xlsx")
+    assert (done.returncode, "pages.xlsx: give a format or a name that ends in" in done.stderr) == (2, True), done
+    assert [path.name for path in tmp_path.iterdir()] == ["pages.csv"]
+
+
+def test_query_without_quotes_is_explained(folder: Path) -> None:
+    done = opilio("search", folder, "wren", "song")
+    assert done.returncode == 2
+    assert done.stderr == "opilio: wren: not a collection; put quotes around a query of several words\n"
 
 
 @pytest.mark.parametrize("command", ["export", "status"])

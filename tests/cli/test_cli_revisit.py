@@ -34,6 +34,16 @@ def test_revisit_ends_by_itself_when_nothing_is_due(tmp_path: Path) -> None:
     assert tomorrow < next_at < (datetime.now(UTC) + timedelta(days=7)).isoformat()
 
 
+def test_revisit_reports_what_it_found(tmp_path: Path) -> None:
+    often = {"interval_s": 1e-3, "least_s": 1e-3, "probe": False}
+    with served(SmallWeb(grid(1, 2))) as server:
+        crawl(tmp_path / "c", settings_for(server, [SEED]))
+    with served(SmallWeb(grid(1, 2, "The wren left its nest."))) as server:
+        tree = settings_for(server, [SEED], revisit={"on": True, **often}, stop={"fetches": 3})
+        done = opilio("crawl", *flags(tree), "--into", tmp_path / "c")
+    assert "1 page revisited: 1 changed\n" in done.stdout, done
+
+
 def test_new_collection_is_crawled_as_ever_when_there_is_nothing_to_look_at(tmp_path: Path) -> None:
     with served(SmallWeb(grid(1, 4))) as server:
         tree = settings_for(server, [SEED], revisit={"on": True})

@@ -40,6 +40,12 @@ def test_help_imports_nothing_heavy(words: list[str]) -> None:
     assert [name for name in loaded if name.startswith(HEAVY)] == []
 
 
+def test_search_does_not_import_the_crawl() -> None:
+    code = "import sys, opilio.search.searcher, opilio.cli.text_output; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert [name for name in done.stdout.split() if name.startswith(("opilio.engine", "opilio.methods"))] == []
+
+
 def test_top_level_has_at_most_twelve_commands() -> None:
     assert len(COMMANDS) <= 12
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from opilio.core.display import pluralize
 from opilio.core.errors import UsageError
-from opilio.core.files import make_writable_folder, pluralize, require_new_file, write_output
+from opilio.core.files import make_writable_folder, require_new_file, write_output
 
 
 @pytest.mark.parametrize(

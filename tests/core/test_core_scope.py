@@ -5,7 +5,7 @@ from opilio.core.scope import ScopeSettings, UrlScope, page_refusal
 from opilio.core.settings import validate_tree
 
 ALLOWED = ""
-NO_RULE = "out of scope: no rule of scope.allow matches"
+NO_RULE = "out of scope: no rule of --site or --allow (scope.allow) matches"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from checks.engines import PageFetcher, html, plain_tree, run_engine
 from checks.small_webs import BIRDS, HTML, SmallWeb, crawl, page, rows, served, settings_for, stored, word
 from opilio.core.records import FetchResult
-from opilio.engine.discovered_urls import MAX_COPIES_FOLLOWED
+from opilio.engine.discovered_urls import MAX_COPIES_FOLLOWED, MIN_MIRROR_PAGES
 from opilio.fetch.decoding import RecordedResponse
 from opilio.manage.pages import PageTable
 from opilio.manage.why import why
@@ -44,7 +44,7 @@ def test_listing_pages_that_differ_in_a_digit_are_no_copies(tmp_path: Path) -> N
 
 def test_links_of_a_mirror_are_not_followed(tmp_path: Path) -> None:
     """The same site on another host, in another folder, and with links to the original."""
-    first = {f"{ROOT}{n}": html(f"{ROOT}{n}", f"{BIRDS} {word(n)} <a href='{n + 1}'>next</a>") for n in range(4)}
+    first = {f"{ROOT}{n}": html(f"{ROOT}{n}", f"{BIRDS} {word(n)} <a href='{n + 1}'>next</a>") for n in range(20)}
     answers: dict[str, FetchResult] = dict(first)
     for base in ("http://b.example/", f"{ROOT}old/"):
         answers |= {
@@ -54,8 +54,18 @@ def test_links_of_a_mirror_are_not_followed(tmp_path: Path) -> None:
     seeds = [f"{ROOT}0", "http://b.example/0", f"{ROOT}old/0"]
     fetcher = PageFetcher(answers)
     run_engine(tmp_path / "c", plain_tree(seeds), fetcher)
-    # One site is followed to its end, whichever was fetched first; of the others only the seed is fetched.
-    assert len(fetcher.asked) == len(first) + 1 + 2
+    # One site is followed to its end, whichever was fetched first; that the other host is a mirror must show first.
+    assert len(fetcher.asked) <= len(first) + 1 + 1 + MIN_MIRROR_PAGES
+
+
+def test_copy_of_a_page_on_another_host_does_not_keep_the_crawl_from_the_site(tmp_path: Path) -> None:
+    good, evil = "http://good.example/", "http://evil.example/"
+    home = BIRDS + "".join(f"<a href='/{n}'>bird</a>" for n in range(12))
+    answers = {url: html(url, home) for url in (evil, good)}
+    answers |= {f"{good}{n}": html(f"{good}{n}", f"{BIRDS} {word(n)}") for n in range(12)}
+    run_engine(tmp_path / "c", plain_tree([evil, good]), PageFetcher(answers))
+    assert rows(tmp_path / "c", COPIES) == [(1,)]
+    assert {f"{good}{n}" for n in range(12)} <= set(stored(tmp_path / "c"))
 
 
 def test_endless_chain_of_copies_ends(tmp_path: Path) -> None:

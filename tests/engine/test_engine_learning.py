@@ -39,7 +39,7 @@ from opilio.learn.scoring import CommitteeOptions
 from opilio.manage.status import collection_status
 from opilio.manage.verify import verify
 from opilio.methods.attributes.ranker import AttributesLinkScorer
-from opilio.store import run_tables
+from opilio.store import learner_states
 from opilio.store.collection import Collection
 from opilio.testing.conformance import check_learner, lead_to
 from opilio.topic.setup import resolve_settings
@@ -64,7 +64,7 @@ def test_committee_is_a_learner() -> None:
 def test_model_on_disk_is_the_one_in_memory_when_a_crawl_ends_without_a_word(
     tmp_path: Path, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_tables, "SNAPSHOT_MIN_LESSONS", 10)
+    monkeypatch.setattr(learner_states, "SNAPSHOT_MIN_LESSONS", 10)
     with served(SmallWeb(mixed_web())) as server:
         committer = crawl_and_stop_dead(tmp_path / "c", learning_tree(server), after)
     memory = memory_of(committer)

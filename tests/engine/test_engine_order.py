@@ -55,7 +55,7 @@ def test_order_is_best_first_when_all_hosts_are_free(tmp_path: Path, connections
 
 @pytest.mark.parametrize(("merge", "first"), [("max", "http://x.example/"), ("discard", "http://y.example/")])
 def test_queued_url_rises_when_found_again_in_a_better_context(tmp_path: Path, merge: str, first: str) -> None:
-    """X-15: with `max` the better link counts; with `discard`, as S0 does it, the first one does."""
+    """X-15: with `max` the better link counts; with `discard`, as S4 does it, the first one does."""
     web = {
         "http://a.example/": linked(
             {"http://x.example/": "engine", "http://y.example/": "birds", "http://b.example/": "small wren bird birds"}

@@ -22,6 +22,7 @@ from checks.small_webs import (
     settings_for,
     word,
 )
+from opilio.cli.text_output import format_history
 from opilio.core.records import url_key
 from opilio.engine.revisit.outcomes import probe_url
 from opilio.fetch.decoding import RecordedResponse
@@ -126,6 +127,24 @@ def test_clock_counter_and_advert_are_no_change(site: Site) -> None:
     assert len(site.versions("1")) == 1
 
 
+def test_number_in_a_sentence_is_a_change_and_one_of_a_counter_is_not(site: Site) -> None:
+    def with_numbers(turbines: int, count: int) -> str:
+        counters = (
+            f"Visits: {count}",
+            f"This page has been accessed {count} times since the park was opened for the public.",
+            f"It was changed on {count} November 2026 at 10:{count} by the team of the wind park.",
+        )
+        news = f"The council of the town said that the wind park has {turbines} turbines on two hills."
+        return f"{BIRDS} {word(1)}</p>" + "".join(f"<p>{text}</p>" for text in (news, *counters))
+
+    for turbines, count in ((33, 10), (33, 20), (99, 21)):
+        site.web.answers[ROOT + "1"] = page(with_numbers(turbines, count), title="Park")
+        site.visit(WEEK)
+    (old, new) = page_history(site.folder, ROOT + "1").versions
+    assert (old.ended, site.record("1", "checks"), site.record("1", "changes")) == ("changed", 2, 1)
+    assert any("99 turbines" in line for line in new.difference)
+
+
 def test_page_leaves_after_the_second_strike_only_s1_06(site: Site) -> None:
     site.visit()
     del site.web.answers[ROOT + "1"]
@@ -135,6 +154,9 @@ def test_page_leaves_after_the_second_strike_only_s1_06(site: Site) -> None:
     assert ("/1", 404) in site.visit(DAY)
     assert site.pages() == ["", "2", "3"]
     assert site.versions("1") == [("Article 1", "gone")]
+    history = format_history(page_history(site.folder, ROOT + "1"))
+    assert history[1] == "  missing at the last 2 visits"
+    assert [line for line in history if "revisited" in line] == []
     assert why(site.folder, ROOT + "1").state == "failed"
     assert why(site.folder, ROOT + "1").found_on[0].page == ROOT
     assert len(events(site.folder, "PageRemoved")) == 1

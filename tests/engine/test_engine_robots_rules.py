@@ -14,16 +14,15 @@ from opilio.core.clock import VirtualClock
 from opilio.core.records import FetchResult
 from opilio.core.settings import PolitenessSettings
 from opilio.engine.politeness.host_gate import HostGate, HostThrottle
+from opilio.engine.politeness.host_signals import Headers
 from opilio.engine.politeness.robots import (
     MAX_PARSED_BYTES,
     MAX_QUICK_WILDCARDS,
-    Headers,
     RobotsRules,
-    RuleMatcher,
     _matching_groups,
-    crawl_delay_s,
     rules_from_response,
 )
+from opilio.engine.politeness.rule_matching import RuleMatcher, crawl_delay_s
 from opilio.testing.stages import MemoryFetcher
 
 URL = "http://a.example"

@@ -9,7 +9,8 @@ import pytest
 from checks.confined import ConfinedAnalyzer
 from opilio.core.records import FetchResult, Lead
 from opilio.engine.workers.pool import WorkerPool
-from opilio.engine.workers.process import AnalysisLimits, sandbox_available
+from opilio.engine.workers.process import AnalysisLimits
+from opilio.engine.workers.sandbox import sandbox_available
 
 REFUSED = "write append delete rename folder mode connect datagram program fork kill".split()
 ALLOWED = "read thread import".split()

@@ -30,7 +30,7 @@ def test_urls_out_of_scope_are_not_fetched_and_recorded_with_the_rule(tmp_path: 
     assert f"{ROOT}tag/b" not in stored(tmp_path / "c")
     assert why(tmp_path / "c", f"{ROOT}tag/b").reason == "out of scope: scope.deny /tag/*"
     for url in ("http://other.example/", "http://other.example/moved"):
-        assert why(tmp_path / "c", url).reason == "out of scope: no rule of scope.allow matches"
+        assert why(tmp_path / "c", url).reason == "out of scope: no rule of --site or --allow (scope.allow) matches"
 
 
 @pytest.mark.parametrize(

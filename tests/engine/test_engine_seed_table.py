@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from checks.engines import PageFetcher, html, plain_tree, run_engine
 from checks.learning_webs import crawl_and_stop_dead
 from checks.small_webs import BIRDS, SmallWeb, crawl, page, redirect, robots, rows, served, settings_for, word
+from opilio.core.events import BatchCommitted
 from opilio.core.records import Lead, UrlResult, UrlState, url_key
 from opilio.core.settings import Tree
 from opilio.core.urls import host_of
@@ -109,10 +111,25 @@ def test_seeds_are_settled_in_the_frontier_of_the_lab_too_s3_12() -> None:
     frontier, collection = MemoryFrontier(), Collection.in_memory()
     create_frontier(collection.connection)
     frontier.add([Lead(url=url, key=url_key(url), host=host_of(url)) for url in (A, B)], 0.0)
-    watch = SeedProgress((A, B), frontier, collection, hops=5)
+    watch = SeedProgress((A, B), frontier, collection, max_redirects=5)
     assert not watch.is_finished(0.0)
     for lease, state in zip(frontier.lease(0.0, 2, 1, 60.0), (UrlState.DONE, UrlState.FAILED), strict=True):
         assert not watch.is_finished(0.0)
         frontier.complete(lease, [UrlResult(key=lease.leads[0].key, host=lease.host, state=state)], 0.0)
     assert watch.is_finished(0.0)
     collection.close()
+
+
+@pytest.mark.parametrize(("share", "counted"), [(0.0, [A]), (0.5, [A, f"{A}more.html"])])
+def test_words_of_later_pages_are_counted_only_where_the_table_grows_s3_14(
+    tmp_path: Path, share: float, counted: list[str]
+) -> None:
+    pages = {A: html(A, f'<p>{BIRDS}</p><a href="more.html">more birds</a>')}
+    pages[f"{A}more.html"] = html(f"{A}more.html", f"<p>{BIRDS}</p>")
+    topic = {"name": "birds", "keywords": ["birds"]}
+    tree = plain_tree([A], strategy="s4-static", topic=topic, expansion={"share": share}, judge={"threshold": 0.0})
+    _, events = run_engine(tmp_path / "c", tree, PageFetcher(pages))
+    outcomes = [outcome for event in events if isinstance(event, BatchCommitted) for outcome in event.outcomes]
+    relevant = [o.lead.url for o in outcomes if o.relevant]
+    assert sorted(relevant) == sorted(pages)
+    assert [o.lead.url for o in outcomes if o.analysis and o.analysis.counts] == counted

@@ -8,7 +8,8 @@ import pytest
 
 from checks.small_webs import BIRDS, SmallWeb, crawl, page, robots, rows, served, settings_for, stored, word
 from opilio.core.records import FetchResult
-from opilio.engine.politeness.robots import TDMREP_PATH, HostSignals, TdmRule, parse_tdmrep, rules_from_response
+from opilio.engine.politeness.host_signals import TDMREP_PATH, HostSignals, TdmRule, parse_tdmrep
+from opilio.engine.politeness.robots import rules_from_response
 from opilio.fetch.decoding import RecordedResponse
 from opilio.manage.pages import PageTable
 from opilio.store.page_selection import PageFilter

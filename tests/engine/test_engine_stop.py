@@ -27,9 +27,12 @@ from checks.small_webs import (
 )
 from opilio.core.clock import VirtualClock
 from opilio.core.events import BatchCommitted, Event
-from opilio.core.records import FetchResult
+from opilio.core.records import Analysis, FetchResult, Lead, Outcome, PageChange, Verdict
+from opilio.core.settings import StopSettings
+from opilio.engine.loop import StopRules
 from opilio.manage.status import collection_status
 from opilio.manage.verify import verify
+from opilio.store.writer import CrawlCounts
 
 SEED = "http://h0.example/0.html"
 RULES = {
@@ -65,6 +68,19 @@ def test_stop_has_its_reason_when_a_rule_holds(tmp_path: Path, reason: str) -> N
         assert status.relevant == 3
     if "5 fetches" in reason:
         assert status.fetched == len([a for a in server.log if a.target != "/robots.txt"]) == 5
+
+
+@pytest.mark.parametrize(("change", "ends"), [(PageChange.NEW, True), (PageChange.UNCHANGED, False)])
+def test_harvest_counts_pages_only_when_they_are_new(change: PageChange, ends: bool) -> None:
+    rules = StopRules(StopSettings(harvest_below=0.5, harvest_window=2), 0.0)
+    visit = Outcome(
+        lead=Lead(url=SEED, key=1, host="h0.example"),
+        fetched=FetchResult(url=SEED, status=200),
+        analysis=Analysis(verdict=Verdict(score=0.0, relevant=False)),
+        change=change,
+    )
+    rules.record_batch(BatchCommitted(at=0.0, outcomes=(visit, visit), queued=0))
+    assert bool(rules.stop_reason(0.0, CrawlCounts())) == ends
 
 
 def test_stop_comes_in_time_when_minutes_are_over(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """A resumed crawl tries hosts at once that the run before could not even ask; it waits for those that were asked."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,8 @@ from checks.small_webs import SmallWeb, crawl, direct, grid, robots, rows, serve
 from opilio.core.settings import merge_trees
 from opilio.manage.verify import verify
 from opilio.manage.why import why
+from opilio.store.connection import DATABASE
+from opilio.store.seal import SEAL_FILE
 
 SEED = "http://h0.example/0.html"
 NOWHERE = "http://127.0.0.1:9"
@@ -39,6 +43,17 @@ def test_hosts_that_were_never_asked_delay_nothing(tmp_path: Path) -> None:
     facts = why(tmp_path / "c", "http://h0.example/1.html")
     assert (facts.state, facts.host_waits) == ("queued", None)  # it did, but no longer
     assert stored(tmp_path / "c") == [SEED]
+
+
+def test_damaged_rules_are_read_again_when_a_crawl_resumes(tmp_path: Path) -> None:
+    with served(SmallWeb(WEB)) as server:
+        tree = settings_for(server, [SEED], revisit={"on": True, "interval_s": 60.0})
+        crawl(tmp_path / "c", tree)
+        with closing(sqlite3.connect(tmp_path / "c" / DATABASE)) as db, db:
+            db.execute("UPDATE robots SET rules = x'00'")
+        (tmp_path / "c" / SEAL_FILE).unlink()
+        crawl(tmp_path / "c", tree, later_s=7200.0)
+    assert [access.target for access in server.log].count("/robots.txt") == 2
 
 
 def test_host_that_was_asked_is_waited_for(tmp_path: Path) -> None:

@@ -40,7 +40,9 @@ class Crawl:
 
     def __init__(self, limits: YieldLimits | None = None, given_up: list[GivenUpPlace] | None = None) -> None:
         self.monitor = YieldMonitor(limits, given_up or [])
-        self.frontier = MemoryFrontier(FrontierPolicy(refusal_reason=self.monitor.refusal_reason))
+        self.frontier = MemoryFrontier(
+            FrontierPolicy(refusal_reason=lambda lead: self.monitor.refusal_reason(lead.url))
+        )
         self.events: list[Event] = []
         self._good = itertools.count()
         self.protected: set[str] = set()

@@ -4,6 +4,9 @@ import asyncio
 import gzip
 import io
 import os
+import random
+import re
+import struct
 import sys
 import zipfile
 from collections.abc import Callable
@@ -18,6 +21,7 @@ from opilio.core.errors import OfflineWebError
 from opilio.core.events import BatchCommitted
 from opilio.core.records import FetchResult
 from opilio.core.settings import BrowserSettings, FetchSettings, Settings, Tree
+from opilio.core.warc import scan_records
 from opilio.engine.wiring.fetcher import build_browser, build_fetcher
 from opilio.fetch.archive import ArchiveFetcher, ArchiveWeb
 from opilio.manage.status import collection_status
@@ -94,7 +98,9 @@ def test_archive_that_did_not_change_is_not_scanned_again(tmp_path: Path) -> Non
     path.write_bytes(b"x" * 9_000 + data[9_000:])
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert (len(again := ArchiveWeb([path], cache)), again.find(f"{ROOT}599")) == (600, found)
-    for damage in (b"damaged", index.read_bytes()[:-4]):
+    saved = index.read_bytes()
+    flipped = (saved[:at] + bytes([saved[at] ^ 1]) + saved[at + 1 :] for at in (3, len(saved) // 3, len(saved) - 5_000))
+    for damage in (b"damaged", saved[:-4], *flipped):
         index.write_bytes(damage)
         assert 0 < len(ArchiveWeb([path], cache)) < 600
     index.unlink()
@@ -120,6 +126,79 @@ def test_other_files_are_refused(tmp_path: Path, content: bytes | None, message:
         path.write_bytes(content)
     with pytest.raises(OfflineWebError, match=message):
         ArchiveWeb([path])
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_damaged_wacz_is_read_or_refused(tmp_path: Path, compression: int) -> None:
+    whole, path, refused = wacz(compression), tmp_path / "x.wacz", 0
+    rng = random.Random(compression)
+    for _ in range(150):
+        damaged = bytearray(whole)
+        for _ in range(rng.choice((1, 3, 20))):
+            damaged[rng.choice((rng.randrange(len(whole)), -rng.randrange(1, 250)))] ^= rng.randrange(1, 256)
+        path.write_bytes(damaged)
+        try:
+            ArchiveWeb([path])
+        except OfflineWebError as error:
+            refused += str(path) in str(error)
+    assert refused
+
+
+def test_wacz_that_unpacks_to_very_much_is_refused(tmp_path: Path) -> None:
+    """The size is changed where the archive states it."""
+    size, path = len(records()).to_bytes(4, "little"), tmp_path / "x.wacz"
+    path.write_bytes(wacz(zipfile.ZIP_DEFLATED).replace(size, (3 << 30).to_bytes(4, "little")))
+    with pytest.raises(OfflineWebError, match=r"data\.warc\.gz is packed and larger than 1 GB: store it unpacked"):
+        ArchiveWeb([path])
+
+
+class CountedBytes:
+    """Bytes that count how many of them were read."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.read = 0
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, part: slice) -> bytes:
+        found = self.data[part]
+        self.read += len(found)
+        return found
+
+    def find(self, sub: bytes, start: int) -> int:
+        return self.data.find(sub, start)
+
+
+def stored_block(length: int) -> bytes:
+    """The header of a block of a gzip member that is not compressed (RFC 1951, 3.2.4)."""
+    return struct.pack("<BHH", 0, length, length ^ 0xFFFF)
+
+
+def nested_members(groups: int) -> bytes:
+    """Every 20 bytes a gzip member begins that contains all bytes behind it, up to the damage at the end."""
+    size = 60_000
+    members = (gzip.compress(b"")[:10] + stored_block(rest - 15) + b"WARC/" for rest in range(size, 0, -20))
+    return groups * (stored_block(size) + b"".join(members)) + b"\xff" * 20
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+def test_search_behind_damage_reads_in_proportion_to_the_file(groups: int) -> None:
+    data = CountedBytes(nested_members(groups) + records())
+    found = [record.kind for record in scan_records(data)]
+    assert found[0] == "damaged"
+    assert found.count("response") == len(WEB)
+    assert data.read < 10 * len(data) + (8 << 20)
+
+
+@pytest.mark.parametrize("length", ["9" * 5_000, "9" * 18, "-5", ""])
+def test_wrong_length_of_a_record_hides_no_other(tmp_path: Path, length: str) -> None:
+    wrong = re.sub(rb"(?<=\r\nContent-Length: )\d+(?=\r\n\r\nHTTP/1.1 200)", length.encode(), uncompressed(), count=1)
+    (tmp_path / "x.warc").write_bytes(wrong)
+    web = ArchiveWeb([tmp_path / "x.warc"])
+    assert len(web) == len(WEB) - 1
+    assert len(web.problems) == 1
 
 
 @pytest.mark.parametrize(

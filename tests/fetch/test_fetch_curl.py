@@ -9,7 +9,7 @@ import uvloop
 
 from checks.hostile_site import Behaviour, Site, answer, raw, silent, site
 from opilio.core.records import NOT_SENT_FAILURE
-from opilio.fetch import curl
+from opilio.fetch import cookies
 from opilio.fetch.curl import CurlFetcher, conditional_headers, connect_to_entry
 from opilio.fetch.http import FetchLimits, NetworkOptions, follow_redirects
 
@@ -53,8 +53,8 @@ def test_request_names_the_crawler_and_what_it_reads() -> None:
 
 
 def test_cookies_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the cookies of all hosts take too much memory, all are forgotten."""
-    monkeypatch.setattr(curl, "MAX_COOKIE_BYTES", 5_000)
+    """When the cookies of a jar take too much memory, they are forgotten."""
+    monkeypatch.setattr(cookies, "MAX_BYTES", 5_000)
 
     async def job(fetcher: CurlFetcher, served: Site) -> None:
         for path in ("/small", "/plain", "/large", "/large", "/plain"):
@@ -64,6 +64,26 @@ def test_cookies_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
 
     pages = {"/small": answer(set_cookie="small=1; path=/"), "/large": answer(set_cookie=f"large={'x' * 3000}; path=/")}
     with_site({**pages, "/plain": answer()}, job, NetworkOptions(allow_private=True, cookies=True))
+
+
+def test_host_that_sets_very_many_cookies_displaces_those_of_few_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cookies, "MAX_COOKIES", 4)
+
+    async def job(_: CurlFetcher, served: Site) -> None:
+        network = NetworkOptions(allow_private=True, cookies=True, resolve={"*": f"127.0.0.1:{served.port}"})
+        fetcher = CurlFetcher(AGENT, network=network)
+        good = [f"http://www.h{n}.example/" for n in range(40)]
+        for url in (*good, *["http://evil.example/"] * 6, *good, "http://h0.example/"):
+            assert (await fetcher.fetch(url)).status == 200
+        await fetcher.close()
+        sent = ["cookie" in request.headers for request in served.requests]
+        # The sixth request of the stranger comes after its jar was emptied.
+        assert sent[40:46] == [False, True, True, True, True, False]
+        assert sum(sent[46:86]) >= 38
+        # Hosts of a domain share a jar, but not their cookies.
+        assert not sent[86]
+
+    with_site({"/": answer(set_cookie="small=1; path=/")}, job)
 
 
 def test_a_request_that_is_too_late_is_not_sent() -> None:

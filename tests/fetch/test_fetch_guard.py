@@ -20,10 +20,11 @@ from checks.hostile_site import Request, answer, site
 from opilio.core.records import FetchResult
 from opilio.core.urls import canonicalize_url
 from opilio.engine.politeness.robots import rules_from_response
+from opilio.fetch.addresses import is_public
 from opilio.fetch.api_client import ApiClient
 from opilio.fetch.curl import CurlFetcher
 from opilio.fetch.curl_transfer import Transfer
-from opilio.fetch.http import AnyResponse, FetchLimits, NetworkOptions, is_public
+from opilio.fetch.http import AnyResponse, FetchLimits, NetworkOptions
 
 AGENT = "Opilio/test"
 

@@ -8,7 +8,6 @@ import contextlib
 import gzip
 import os
 import random
-import tomllib
 from collections.abc import Callable
 
 import pytest
@@ -16,6 +15,7 @@ import pytest
 from checks.documents import docx, epub, pdf
 from opilio.core.clock import parse_date
 from opilio.core.errors import OpilioError, ParseError
+from opilio.core.files import parse_toml
 from opilio.core.records import FetchResult
 from opilio.core.settings import HtmlLibrary, validate_tree
 from opilio.core.urls import canonicalize_url
@@ -23,6 +23,7 @@ from opilio.engine.politeness.robots import rules_from_response
 from opilio.fetch.decoding import BodyTooLargeError, Decoder, DecodingError, parse_http_response
 from opilio.fetch.http import parse_headers, parse_retry_after, parse_status_line
 from opilio.parse.encoding import declared_encoding, decode_text
+from opilio.parse.extract import extract_content
 from opilio.parse.html import HtmlParser
 from opilio.parse.sitemaps import parse_sitemap
 from opilio.search.query import parse_query
@@ -52,8 +53,12 @@ def fuzz_robots(data: bytes) -> None:
 def fuzz_html(data: bytes, library: HtmlLibrary = "turbohtml") -> None:
     parser = HtmlParser(library=library)
     for kind in CONTENT_TYPES[:2]:
+        fetched = FetchResult(url=URL, headers=(("Content-Type", kind),), body=data)
         with contextlib.suppress(ParseError):
-            check_page(parser.parse(FetchResult(url=URL, headers=(("Content-Type", kind),), body=data)))
+            check_page(parser.parse(fetched))
+        # What exports and stored copies read.
+        with contextlib.suppress(ParseError):
+            extract_content(fetched)
 
 
 def fuzz_html_selectolax(data: bytes) -> None:
@@ -130,8 +135,8 @@ def fuzz_query(data: bytes) -> None:
 
 
 def fuzz_toml(data: bytes) -> None:
-    with contextlib.suppress(OpilioError, tomllib.TOMLDecodeError):
-        validate_tree(tomllib.loads(data.decode("utf-8", "replace")), "fuzz.toml")
+    with contextlib.suppress(OpilioError, ValueError):
+        validate_tree(parse_toml(data.decode("utf-8", "replace")), "fuzz.toml")
 
 
 def fuzz_warc(data: bytes) -> None:
@@ -155,7 +160,11 @@ HTML_PIECES = (
     b"\x02",
     b"&#3;",
     b"<b>",
+    b"<td colspan=",
+    b"<td rowspan=",
 )
+# `int` refuses numbers of so many digits.
+LONG_NUMBER = b"9" * 5_000
 # Pieces of input that each target knows; together with damage they reach more than random bytes.
 TARGETS: dict[str, tuple[Callable[[bytes], None], tuple[bytes, ...]]] = {
     "url": (
@@ -208,6 +217,8 @@ TARGETS: dict[str, tuple[Callable[[bytes], None], tuple[bytes, ...]]] = {
             b"<w:t>wren",
             b"</w:t>",
             b"<w:tbl>",
+            b"<w:ilvl w:val='",
+            b"'/>",
             b"<p>",
             b"<a href='c0.xhtml'>",
             b"PK\x01\x02",
@@ -216,7 +227,7 @@ TARGETS: dict[str, tuple[Callable[[bytes], None], tuple[bytes, ...]]] = {
     ),
     "sitemap": (
         fuzz_sitemap,
-        (b"<url>", b"</url>", b"<loc>", b"</loc>", b"http://a.example/", b"<![CDATA[", b"]]>", b"<lastmod>"),
+        (b"<url>", b"</url>", b"<loc>", b"</loc>", b"http://a.example/", b"<![CDATA[", b"]]>", b"<lastmod>", b"&#"),
     ),
     "feed": (
         fuzz_feed,
@@ -261,7 +272,7 @@ TARGETS: dict[str, tuple[Callable[[bytes], None], tuple[bytes, ...]]] = {
 def make_input(rng: random.Random, pieces: tuple[bytes, ...]) -> bytes:
     """Pieces and random bytes in any order, with a few bytes flipped."""
     parts = [
-        rng.choice(pieces) if rng.random() < 0.6 else rng.randbytes(rng.randint(0, 8))
+        rng.choice((*pieces, LONG_NUMBER)) if rng.random() < 0.6 else rng.randbytes(rng.randint(0, 8))
         for _ in range(rng.randint(0, 16))
     ]
     data = bytearray(b"".join(parts) * rng.choice((1, 1, 1, 3)))

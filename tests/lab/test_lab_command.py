@@ -156,10 +156,12 @@ def test_sweep_draws_a_measure_over_the_variants_s3_33_s3_37(tmp_path: Path) -> 
     experiment = load_experiment("s3-33")
     runs = [run(variant.name, seed) for variant in experiment.variants for seed in (0, 1)]
     blocks = Plot(file="blocks", kind="blocks", variants=("r = 1",))
-    more = [Plot(file=kind, kind=kind) for kind in ("irrelevant", "precision")]  # Figs 5 and 8 of S3
+    bars = Plot(file="bars", kind="precision", measure="containing", ylabel="share that contains the query")
+    more = [Plot(file="irrelevant", kind="irrelevant"), bars]  # Figs 5 and 8 of S3
     drawn = draw_plots(runs, tmp_path, replace(experiment, plot=(*experiment.plot, *more, blocks), window=1))
-    assert drawn[-5:] == ["time", "precision", "irrelevant", "precision", "blocks"]
+    assert drawn[-5:] == ["time", "precision", "irrelevant", "bars", "blocks"]
     assert "irrelevant pages" in (tmp_path / "irrelevant.svg").read_text()
+    assert "share that contains the query" in (tmp_path / "bars.svg").read_text()
     assert (tmp_path / "time.svg").stat().st_size > 1000
     assert "relevant in 1 fetches" in (tmp_path / "blocks.svg").read_text()  # S2-43: one bar per block and variant
 

@@ -164,6 +164,22 @@ def test_search_does_not_need_labels(arena: ExperimentRunner, small_folder: Path
     assert alone.search(brief, 20) == arena.search.search(brief, 20)
 
 
+def test_index_of_the_cache_gives_the_results_of_a_new_one(arena: ExperimentRunner, lab_cache: Path) -> None:
+    """Every process of an experiment needs the index; only the first one builds it."""
+    from opilio.lab.experiments.search_engine import OfflineSearchEngine as SearchEngine
+
+    brief = next(iter(arena.topics.values())).brief
+    found, titles = arena.search.search(brief, 50), dict(arena.search.titles)
+    (stored,) = arena.offline.pages.folder.glob("read-*/search-*")
+    again = SearchEngine(arena.offline)
+    assert again.search(brief, 50) == found
+    assert again.titles == titles
+    stored.write_bytes(b"damaged")
+    built = SearchEngine(arena.offline)
+    assert built.search(brief, 50) == found and len(found) > 10
+    assert stored.stat().st_size > 10_000
+
+
 @pytest.mark.parametrize("name", ["s3-33", "s3-34", "s3-36"])
 def test_experiment_begins_at_the_results_of_a_search(name: str, small_folder: Path) -> None:
     declared = load_experiment(name)
@@ -171,6 +187,14 @@ def test_experiment_begins_at_the_results_of_a_search(name: str, small_folder: P
     jobs = Study(declared, choice).jobs()
     assert {job.seed_set for job in jobs} == set(declared.seed_kinds)
     assert {job.latency_s for job in jobs} == {declared.latency_s}
+
+
+def test_seeds_that_no_engine_names_are_crawled_once_where_executions_differ_by_engine(small_folder: Path) -> None:
+    declared = load_experiment("s1-30")
+    for draws, of_generic in ((declared.executions, 1), (declared.executions + 1, declared.executions + 1)):
+        choice = StudyOptions(webs=(small_folder,), variants=declared.variants[:1], random_seeds=draws, seed_sets=1)
+        found = Counter(job.seed_set for job in Study(declared, choice).jobs() if job.variant.name == "mean")
+        assert found == {"search-10": draws, "generic-1": of_generic}
 
 
 def test_share_of_pages_that_contain_the_query_is_printed_s3_30(arena: ExperimentRunner) -> None:

@@ -9,14 +9,14 @@ import pytest
 import opilio
 from checks.page_server import crawled
 from opilio.cli.main import run_command
-from opilio.core.errors import UsageError
+from opilio.core.errors import QueryError, UsageError
 from opilio.core.records import url_key
 from opilio.manage.compact import compact
 from opilio.manage.merge import merge
 from opilio.manage.verify import verify
 from opilio.search.results import SearchFilters
 from opilio.search.searcher import Searcher
-from opilio.store.annotations import Annotations, annotations_of, copy_annotations
+from opilio.store.annotations import Annotations, annotations_of, copy_annotations, mark_search_seen
 from opilio.store.collection import Collection, open_readonly
 
 SITE = "http://h0.example"
@@ -88,6 +88,15 @@ def test_saved_search_lists_what_was_stored_since(birds: Path) -> None:
         assert "birds" not in collection.searches
 
 
+def test_search_that_is_wrong_is_neither_saved_nor_marked(birds: Path) -> None:
+    with opilio.open(birds) as collection:
+        with pytest.raises(QueryError, match="unclosed"):
+            collection.searches.save("birds", '"wren')
+        assert list(collection.searches) == []
+    with pytest.raises(UsageError, match="none is saved under this name"):
+        mark_search_seen(birds, "birds", 1.0)
+
+
 def test_commands_annotate_save_and_export(birds: Path, capfd: pytest.CaptureFixture[str]) -> None:
     def run(*words: object) -> tuple[int, str, str]:
         code = run_command([*map(str, words)])
@@ -110,7 +119,8 @@ def test_commands_annotate_save_and_export(birds: Path, capfd: pytest.CaptureFix
     assert "lists: cite" in run("export", birds, "--list", "site")[2]
     assert run("label", birds, FIRST, "--tag", "x", "--relevant")[0] == 2
     assert "saved" in run("search", birds, "wren", "--save", "wrens")[2]
-    assert run("search", birds, "--saved", "wrens")[0] == 0
+    code, _, message = run("search", birds, "--saved", "wrens")
+    assert (code, message.startswith("no relevant page was stored since 20")) == (0, True), message
     assert "saved: wrens" in run("search", birds, "--saved", "wren")[2]
 
 

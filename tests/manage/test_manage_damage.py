@@ -19,9 +19,9 @@ from opilio.manage.verify import verify
 from opilio.search.indexer import update_index
 from opilio.store import seal
 from opilio.store.collection import Collection, open_readonly
+from opilio.store.learner_states import STATE_DAMAGED, LearnerJournal
 from opilio.store.log_file import read_log
 from opilio.store.page_selection import PageFilter
-from opilio.store.run_tables import STATE_DAMAGED, LearnerJournal
 from opilio.store.seal import SEAL_FILE, read_seal, seal_problems
 
 SEED = "http://h0.example/0.html"
@@ -339,3 +339,13 @@ def test_damaged_state_of_a_learner_is_restored_by_the_next_crawl(folder: Path) 
             found = LearnerJournal(restored, name).load_snapshot()
             # The last number of the committee's state is its estimate of the queue, made again at the end of each run.
             assert found is not None and state is not None and found[:-8] == state[:-8], name
+
+
+@pytest.mark.parametrize("text", ["", "strategy = 'opilio'\n", "strategy = 'opilio'\ntopic = 7\n"])
+def test_crawl_is_not_resumed_with_settings_that_were_cut(
+    folder: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "crawl.toml").write_text(text)
+    assert any(line.endswith("restore a copy of it") for line in problems_of(folder))
+    assert run_command(["crawl", "--into", str(folder), "--pages", "8"]) == 2
+    assert f"{folder}/crawl.toml: " in capsys.readouterr().err

@@ -34,9 +34,8 @@ from opilio.manage.status import collection_status
 from opilio.manage.verify import PROBLEM_PREFIX, verify
 from opilio.manage.why import why
 from opilio.store.collection import Collection, open_readonly
-from opilio.store.maintain.integrity import stored_counts
 from opilio.store.warc import read_record, warc_name
-from opilio.store.writer import CrawlCounts
+from opilio.store.writer import CrawlCounts, stored_counts
 
 ROOT = "http://a.example/"
 WEEK = 7 * 86_400.0

@@ -79,10 +79,13 @@ def test_plain_output_is_needed_in_ci() -> None:
 
 
 def test_figures_are_shown_after_every_event_and_at_the_end() -> None:
-    display = RecordedDisplay()
-    with CrawlProgress(VirtualClock(), 4, 2, quiet=False, display=display) as progress:
-        progress(HostBackedOff(at=0.0, host="h0.example", until=1.0, reason="429"))
-    assert [shown["errors"] for shown in display.shown] == ["1 throttled", "1 throttled"]
+    display, clock = RecordedDisplay(), SteppedClock()
+    with CrawlProgress(clock, 4, 2, quiet=False, display=display) as progress:
+        for until in (1.0, 5.0):
+            progress(HostBackedOff(at=0.0, host="h0.example", until=until, reason="429"))
+        clock.seconds = 6.0
+    assert [shown.get("waiting") for shown in display.shown] == ["1 host", "1 host", None]
+    assert display.shown[-1]["errors"] == "none"
     assert (display.shown[-1]["pages"], display.shown[-1]["relevant"]) == ("4", "2")
 
 

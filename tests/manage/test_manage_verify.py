@@ -39,7 +39,17 @@ WEB = {
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("verify") / "c"
     with served(SmallWeb(WEB)) as server:
-        crawl(folder, settings_for(server, [ROOT], strategy="s0", stop={"fetches": 5}, engine={"connections": 1}))
+        crawl(
+            folder,
+            settings_for(
+                server,
+                [ROOT],
+                strategy="s0",
+                order={"kind": "breadth-first"},
+                stop={"fetches": 5},
+                engine={"connections": 1},
+            ),
+        )
     return folder
 
 
@@ -174,6 +184,14 @@ def test_why_explains_a_link_that_was_not_followed(tmp_path: Path) -> None:
     assert (facts.found_on[0].page, facts.found_on[0].anchor) == (ROOT, "buy")
     result = opilio("why", tmp_path / "c", ROOT + "ad")
     assert (result.returncode, "skipped: nofollow" in result.stdout) == (0, True)
+
+
+def test_why_lists_a_repeated_link_of_a_page_once(tmp_path: Path) -> None:
+    links = b"<a href=/on>wren</a> <p>more about <a href=/on>wren</a> and <a href=/on>nests</a></p>"
+    web = {ROOT: RecordedResponse(200, (("Content-Type", "text/html"),), b"<p>wren</p>" + links)}
+    with served(SmallWeb({**web, f"{ROOT}on": page("wrens on")})) as server:
+        crawl(tmp_path / "c", settings_for(server, [ROOT]))
+    assert [context.anchor for context in why(tmp_path / "c", f"{ROOT}on").found_on] == ["wren", "nests"]
 
 
 def test_why_explains_the_shortest_way_when_a_better_link_was_found_later(tmp_path: Path) -> None:

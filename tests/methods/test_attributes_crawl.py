@@ -10,7 +10,7 @@ import pytest
 
 from checks.learner_checks import some_rows
 from checks.scored_links import scored_links
-from opilio.api.crawling import open_crawl
+from opilio.api.crawl_session import open_crawl
 from opilio.core.errors import ConfigError, MissingExtraError
 from opilio.core.records import Analysis, Failure, FetchResult, LinkColumns, Outcome, url_key
 from opilio.core.settings import Settings

@@ -10,7 +10,7 @@ import pytest
 
 from checks.search_doubles import SearchDouble, search_double
 from checks.small_webs import SmallWeb, events, page, robots, rows, served, settings_for, stored, word
-from opilio.api.crawling import open_crawl
+from opilio.api.crawl_session import open_crawl
 from opilio.core.events import ClassifierTrained
 from opilio.core.settings import Tree, merge_trees
 from opilio.engine.wiring.seeding import with_default_engines

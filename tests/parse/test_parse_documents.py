@@ -95,13 +95,14 @@ def test_document_is_exported_as_markdown(kind: str, wanted: list[str]) -> None:
 
 
 def test_lists_of_a_docx_are_nested_as_their_levels() -> None:
-    def item(text: str, level: int) -> str:
+    def item(text: str, level: object) -> str:
         number = f'<w:numPr><w:ilvl w:val="{level}"/></w:numPr>'
         return f"<w:p><w:pPr>{number}</w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>"
 
     styled = '<w:p><w:pPr><w:pStyle w:val="ListBullet"/></w:pPr><w:r><w:t>by its style</w:t></w:r></w:p>'
     styles = '<w:styles xmlns:w="w"><w:style w:styleId="ListBullet"><w:pPr><w:numPr/></w:pPr></w:style></w:styles>'
     text = "<w:p><w:r><w:t>after</w:t></w:r></w:p>"
+    assert "deep" in extract_content(fetched(docx(item("deep", "9" * 5_000)), DOCX)).content
     body = docx(item("inner", 1) + item("outer", 0) + text + styled, **{"word/styles.xml": styles})
     shown = extract_content(fetched(body, DOCX)).content
     assert "- first item\n  - inner\n- outer\n\nafter\n\n- by its style" in shown

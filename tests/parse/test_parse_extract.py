@@ -56,6 +56,40 @@ def test_merged_cells_are_split() -> None:
     assert "| a | b |  |\n| --- | --- | --- |\n|  | c | d |\n| e | f | g |" in found
 
 
+@pytest.mark.parametrize(
+    ("rows", "lines"),
+    [
+        ("<tr><th>a<th>b<tr><td>c", "| a | b |\n| --- | --- |\n| c |  |"),
+        ("<tr><th>a<tr><td>c<td>d", "| a |  |\n| --- | --- |\n| c | d |"),
+        ("<tr><th>a<th>b<tr><td>c<td rowspan=2>d<tr><td>e", "| a | b |\n| --- | --- |\n| c | d |\n| e |  |"),
+        (
+            "<tr><th>a<th>b<tr><td>c<td><table><tr><td>d<td>e<tr><td>f</table>",
+            "| a | b |\n| --- | --- |\n| c | d e f |",
+        ),
+    ],
+)
+def test_rows_of_a_table_are_as_long_as_the_longest(rows: str, lines: str) -> None:
+    assert extract(f"<body><p>Some text.<table>{rows}</table>").content == f"Some text.\n\n{lines}"
+
+
+def test_uneven_table_that_is_too_large_to_pad_becomes_blocks() -> None:
+    rows = f"<tr>{'<td>wren' * 200}" + "<tr><td>owl" * 200
+    found = extract(f"<body><p>Some text.<table>{rows}</table>").content
+    assert found.split() == ["Some", "text.", *["wren"] * 200, *["owl"] * 200]
+
+
+@pytest.mark.parametrize("tags", ["<p><b>{}</b>", "<dl><dt>{}<dd></dl>"])
+def test_emphasis_over_several_lines_is_left_out(tags: str) -> None:
+    assert extract(f"<body><p>Text.{tags.format('a<br>b<br>c')}").content == "Text.\n\na  \nb  \nc"
+
+
+def test_cells_that_span_very_much_take_bounded_room() -> None:
+    wide = f"<tr><td colspan={'9' * 5_000}>a<td rowspan=1000>b"
+    assert extract(f"<p>{'wren ' * 99}</p><table>{wide}</table>").content.count("|") < 200
+    rows = "<tr>" + "<td colspan=50 rowspan=50>x" * 5
+    assert len(extract(f"<p>{'wren ' * 99}</p><table>{rows * 600}</table>").content) < 3_000_000
+
+
 def test_line_numbers_of_code_are_left_out() -> None:
     html = "<table><tr><td class=linenos><pre>1\n2</pre><td class=code><pre>if x:\n    y()</pre></table>"
     assert extract(f"<body><p>Text.{html}").content == "Text.\n\n```\nif x:\n    y()\n```"

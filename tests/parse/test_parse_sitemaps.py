@@ -56,6 +56,11 @@ def test_entry_of_a_feed_is_its_page(entry: str, url: str | None) -> None:
     assert found == [url] * (url is not None)
 
 
+def test_number_of_very_many_digits_loses_no_sitemap() -> None:
+    xml = f"<urlset><url><loc>/a&#{'9' * 5_000};</loc></url><url><loc>/b</loc></url></urlset>"
+    assert [entry.url[-2:] for entry in sitemap_entries(xml, "http://a.example/")] == ["BD", "/b"]
+
+
 @pytest.mark.parametrize(
     "piece",
     ["<url><loc>", "<url>", "<loc>", "<link>", "<link></", "<![CDATA[", "<a:url>", "<lastmod>", "<url</url", "<guid>"],

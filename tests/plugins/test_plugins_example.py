@@ -16,7 +16,7 @@ from opilio.core.protocols import RANK_STATE, TOPIC_STATE
 from opilio.fetch.decoding import RecordedResponse
 from opilio.learn.word_model import DENSE_FIELDS, LINK_FEATURES_DTYPE
 from opilio.store.collection import open_readonly
-from opilio.store.run_tables import latest_state
+from opilio.store.learner_states import latest_state
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin"
 

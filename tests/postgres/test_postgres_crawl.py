@@ -14,7 +14,7 @@ from checks.opensearch_server import opensearch_double
 from checks.page_server import pages_of
 from checks.postgres_server import PostgresServer
 from checks.small_webs import BIRDS, SmallWeb, grid, one_line, opilio, page, served, settings_for
-from opilio.api.crawling import open_crawl
+from opilio.api.crawl_session import open_crawl
 from opilio.cli.demo import MARKER_FILE, demo
 from opilio.cli.main import run_command
 from opilio.core.errors import CollectionError, ConfigError, UsageError

@@ -10,7 +10,7 @@ import pytest
 
 from checks.object_stores import LocalObjects, Vanishing, running_s3
 from checks.small_webs import SmallWeb, grid, one_line, opilio, rows, served, settings_for
-from opilio.api.crawling import open_crawl
+from opilio.api.crawl_session import open_crawl
 from opilio.core.clock import VirtualClock
 from opilio.core.errors import ConfigError
 from opilio.core.events import ObjectStorageChanged

@@ -112,6 +112,14 @@ def test_link_below_the_threshold_is_dropped_s0_26_x_02() -> None:
     assert scored_links(linkscore(threshold=0.5, strict=True), plain, at, lead_to())[0].dropped
 
 
+def test_link_threshold_follows_the_size_of_the_table_where_asked_s0_26_s0_e8() -> None:
+    page = reading_of("[tax law](http://law.example/tax)")
+    factor = (300 / len(TOPIC.table)) ** 0.1
+    for parent, dropped in ((0.5 * factor + 1e-6, ""), (0.5 * factor - 1e-6, "below the threshold")):
+        ranker = linkscore(threshold=0.5, threshold_words=300)
+        assert scored_links(ranker, page, verdict_of(parent), lead_to())[0].dropped == dropped
+
+
 @pytest.mark.parametrize(
     ("tunnel_depth", "tunnel", "kept"), [(0, 0, False), (3, 2, True), (3, 3, False), (-1, 99, True)]
 )

@@ -7,7 +7,7 @@ import tantivy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opilio.search.candidates import RankingWeights, SearchCandidate
+from opilio.search.candidates import OpenIndex, RankingWeights, SearchCandidate
 
 shares = st.floats(0.0, 1.0)
 candidates = st.lists(st.tuples(st.floats(0.01, 100.0), shares), min_size=1, max_size=60)
@@ -44,8 +44,8 @@ def test_nothing_found_is_ordered_too() -> None:
 
 
 def test_page_that_plain_bm25_ranks_first_stays_on_the_first_page() -> None:
-    searcher, address = cast(tantivy.Searcher, None), cast(tantivy.DocAddress, None)
-    found = [SearchCandidate(searcher, address, key, 1.0, 0.0, float(-key), ["birds"]) for key in range(30)]
+    index, address = cast(OpenIndex, None), cast(tantivy.DocAddress, None)
+    found = [SearchCandidate(index, address, key, 1.0, 0.0, float(-key), ["birds"]) for key in range(30)]
     keys = [one.key for one in RankingWeights(guarded=3).order(found, plain_best=[20, 3, 25, 26])]
     assert keys == [0, 1, 2, 3, 4, 5, 6, 7, 20, 25, 8, 9, *range(10, 20), 21, 22, 23, 24, 26, 27, 28, 29]
     assert [one.key for one in RankingWeights().order(found, plain_best=[3, 9])] == list(range(30))

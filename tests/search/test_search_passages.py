@@ -10,6 +10,7 @@ import opilio
 from checks.indexed import Sheet, store
 from checks.small_webs import opilio as command
 from opilio.search.passages import MAX_PASSAGE, split_passages
+from opilio.search.searcher import Searcher
 
 FILLER = "The collection of the museum was founded long ago and is open to visitors on most days. " * 12
 PAGES = (
@@ -96,3 +97,41 @@ def test_passages_cover_a_text_without_overlap(text: str) -> None:
     assert all(before[1] <= after[0] for before, after in pairwise(places))
     covered = "".join(text[start:end] for start, end in places)
     assert "".join(covered.split()) == "".join(text.split())
+
+
+def sheets_of_one_site(pages: int) -> list[Sheet]:
+    """Pages whose first block is the same slogan."""
+    return [
+        Sheet(
+            url=f"http://a.example/{n}",
+            title=f"Bird {n}",
+            heading="Small. Fast. Reliable.",
+            text=f"Bird number {n} of the island builds a nest of moss, which holds {n + 3} eggs.",
+        )
+        for n in range(pages)
+    ]
+
+
+def test_text_that_a_site_repeats_is_in_no_passage_and_no_snippet(tmp_path: Path) -> None:
+    birds = opilio.open(store(tmp_path / "birds", sheets_of_one_site(10)))
+    shown = [passage.text for passage in birds.passages("fast reliable nest of moss", limit=10)]
+    shown += ["".join(segment.text for segment in hit.snippet) for hit in birds.search("nest of moss").hits]
+    similar = Searcher([tmp_path / "birds"]).similar("http://a.example/1")
+    shown += ["".join(segment.text for segment in hit.snippet) for hit in similar]
+    assert len(shown) == 29
+    assert [text for text in shown if not text.startswith("Bird number") or not text.endswith("eggs.")] == []
+    # It is left out of what is shown only.
+    assert birds.search("reliable").total == 10
+
+
+def test_text_of_few_pages_stays_in_passages(tmp_path: Path) -> None:
+    birds = opilio.open(store(tmp_path / "birds", sheets_of_one_site(7)))
+    assert next(iter(birds.passages("nest of moss"))).text.startswith("Small. Fast. Reliable.\nBird number")
+
+
+def test_text_that_versions_of_a_page_share_is_no_site_text(tmp_path: Path) -> None:
+    for n in range(9):
+        text = f"The wren builds a nest of moss. {'It was seen again. ' * n}"
+        store(tmp_path / "birds", [Sheet(url="http://a.example/wren", heading="Wrens", text=text, at=1.7e9 + n)])
+    passage = next(iter(opilio.open(tmp_path / "birds").passages("nest of moss")))
+    assert passage.text.startswith("Wrens\nThe wren builds")

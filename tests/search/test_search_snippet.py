@@ -49,6 +49,12 @@ def test_piece_with_the_most_different_words_is_shown() -> None:
     assert result.endswith(" …")
 
 
+def test_sentence_is_shown_before_a_list_with_as_many_different_words() -> None:
+    text = "Wren Songs Wren Nests Wren Eggs " * 8 + "filler " * 200 + "The song of the wren is loud for a bird. "
+    assert "[song] of the [wren] is loud" in shown(text, "wren song")
+    assert shown("Wren Songs Wren Nests " * 8, "wren song").startswith("[Wren] [Songs] [Wren]")
+
+
 @settings(deadline=None)
 @given(text=st.text(max_size=2_000), query=st.text(alphabet="abcé東 ", min_size=1, max_size=10))
 def test_snippet_is_a_piece_of_the_text(text: str, query: str) -> None:

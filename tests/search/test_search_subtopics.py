@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from checks.indexed import Sheet, store
-from opilio.search.clusters import StemCount, SubtopicClassifier, cluster_pages
-from opilio.search.results import SearchFilters
+from opilio.search.clusters import StemCount, SubtopicClassifier, cluster_pages, count_stems
+from opilio.search.results import IndexDocument, SearchFilters
 from opilio.search.searcher import Searcher
 from opilio.text.tokens import tokenize as words_in
 
@@ -52,6 +52,11 @@ def test_stop_words_of_pages_in_a_language_guessed_wrongly_name_nothing(tmp_path
     result = {word for subtopic in searcher.subtopics() for word in subtopic.words}
     assert {"owl", "gull", "wren"} <= result
     assert result.isdisjoint({"you", "has", "the"})
+
+
+def test_endings_of_picture_files_name_nothing() -> None:
+    page = IndexDocument(key=1, seq=1, url="", host="", body="Image:Wren.jpg wrens.JPEG, the png format", language="en")
+    assert {stem.spelling for stem in count_stems(page)} == {"image", "wren", "png", "format"}
 
 
 def test_words_of_a_footer_name_no_subtopic_of_short_pages(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from opilio.core.registry import SEED_ENGINES, plugin_names
 from opilio.engine.wiring.seed_engines import build_source, complete_engine
 from opilio.fetch.api_client import ApiClient
 from opilio.seeds.api_client import MemoryQuota
-from opilio.seeds.finder import CachedSource, DailyCache
+from opilio.seeds.daily_cache import CachedSource, DailyCache
 from opilio.testing.stages import KNOWN, Ask, SourceChecks
 
 

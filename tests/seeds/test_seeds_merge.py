@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opilio.core.records import EngineAnswer, EngineHit, Failure, Seed
-from opilio.seeds.finder import (
+from opilio.seeds.merge import (
     Agreement,
     answering_engines,
     join_seed_lists,

@@ -33,7 +33,7 @@ from opilio.engine.wiring.seed_engines import complete_engine
 from opilio.engine.wiring.seeding import open_seed_sources
 from opilio.engine.wiring.session import CrawlSession, create_crawl, resume_crawl
 from opilio.manage.verify import verify
-from opilio.seeds.finder import QueryYield, candidate_queries, distinctive_words, exhaustion_reason, next_query
+from opilio.seeds.queries import QueryYield, candidate_queries, distinctive_words, exhaustion_reason, next_query
 from opilio.topic.setup import resolve_settings
 
 TOPIC = "wrens and other small birds"

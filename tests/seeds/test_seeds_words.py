@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 import pytest
 
-from opilio.seeds.finder import distinctive_words, off_topic_queries, plain_query, sort_by_query_words
+from opilio.seeds.queries import distinctive_words, off_topic_queries, plain_query, sort_by_query_words
 
 
 @pytest.mark.parametrize(("query", "word"), [("हिन्दी भाषा", "हिन्दी"), ("中国鸟类", "鸟类"), ("Птицы Европы", "птицы")])

@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from checks.store_checks import Pair, StoreChecks
+from checks.store_checks import Pair, StoreChecks, visited
 from opilio.core.errors import CollectionError
+from opilio.core.records import url_key
 from opilio.store import collection as collection_module
 from opilio.store.collection import Collection, check_collection, collection_exists, open_readonly
 from opilio.store.connection import has_writer
+from opilio.store.page_selection import PageFilter, select_pages
+from opilio.store.pages import copies_of
+from opilio.store.revisits import RevisitStore
 from opilio.store.schema import SCHEMA_VERSION
 from opilio.store.warc import WarcWriter
 from opilio.store.writer import CollectionWriter
@@ -93,6 +97,25 @@ def test_reader_sees_one_moment_during_a_write(tmp_path: Path) -> None:
     with open_readonly(tmp_path / "c") as reader:
         assert reader.meta("state") == "running"
     writer.close()
+
+
+def test_copies_of_a_page_are_found_without_reading_every_page() -> None:
+    with closing(Collection.in_memory()) as collection:
+        writer = CollectionWriter(collection, None)
+        original = url_key("http://a.example/1")
+        with collection.unit_of_work():
+            writer.write_outcomes([visited("1"), visited("2", duplicate_of=original)])
+        db = collection.connection
+        assert isinstance(db, sqlite3.Connection)
+        statements: list[str] = []
+        db.set_trace_callback(statements.append)
+        assert copies_of(db, original, 9) == [("http://a.example/2", False)]
+        assert RevisitStore(db).copy_keys(original) == [url_key("http://a.example/2")]
+        (page,) = select_pages(collection, PageFilter(url="http://a.example/1"))
+        assert page.values["aliases"] == "http://a.example/2"
+        db.set_trace_callback(None)
+        plans = [row[3] for sql in statements for row in db.execute(f"EXPLAIN QUERY PLAN {sql}")]
+        assert [plan for plan in plans if plan.startswith("SCAN page ") or plan == "SCAN page"] == []
 
 
 def test_reader_can_not_write(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from checks.store_checks import visited
 from opilio.core.records import Reason
 from opilio.store.collection import Collection
-from opilio.store.run_tables import (
+from opilio.store.learner_states import (
     SNAPSHOT_MIN_LESSONS,
     STATE_BYTES_PER_LESSON,
     LearnerJournal,

@@ -1,4 +1,4 @@
-"""Versions: what was replaced stays, in order; the state at a date; what came and went since a watermark (S2-F6)."""
+"""Versions: what was replaced stays, in order (S2-F6)."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -12,17 +12,7 @@ from checks.store_checks import visited
 from opilio.core.records import Outcome, PageChange, url_key
 from opilio.store.collection import Collection, open_readonly
 from opilio.store.schema import SCHEMA_VERSION
-from opilio.store.versions import (
-    changed_since,
-    current_version,
-    follow_moves,
-    list_versions,
-    read_stored_response,
-    removed_since,
-    version_at,
-    versions_at,
-    watermark,
-)
+from opilio.store.versions import follow_moves, list_versions, read_stored_response
 from opilio.store.warc import WarcWriter
 from opilio.store.writer import CollectionWriter
 
@@ -66,38 +56,12 @@ def test_older_version_is_kept_when_a_page_has_changed_s2_f6(store: tuple[Collec
     assert (store[1].counts.pages, store[1].counts.relevant, store[1].counts.fetched) == (1, 1, 3)
 
 
-def test_state_at_a_date_is_what_was_current_then_s2_40b(store: tuple[Collection, CollectionWriter]) -> None:
-    kept(store, seen("1", 10.0, title="old"), seen("2", 12.0))
-    kept(store, seen("1", 20.0, PageChange.CHANGED, "new"))
-    kept(store, seen("2", 25.0, PageChange.GONE))
-    when = {t: getattr(version_at(store[0], KEY, t), "title", None) for t in (5.0, 10.0, 19.9, 20.0, 99.0)}
-    assert when == {5.0: None, 10.0: "old", 19.9: "old", 20.0: "new", 99.0: "new"}
-    assert sorted(v.title for v in versions_at(store[0], 15.0)) == ["2", "old"]
-    assert [v.title for v in versions_at(store[0], 99.0)] == ["new"]
-
-
-def test_index_learns_what_came_and_went_since_its_watermark(store: tuple[Collection, CollectionWriter]) -> None:
-    kept(store, seen("1", 10.0), seen("2", 10.0), seen("3", 10.0))
-    mark = watermark(store[0])
-    kept(
-        store,
-        seen("1", 20.0, PageChange.CHANGED, "new"),
-        seen("2", 20.0, PageChange.GONE),
-        seen("3", 20.0, PageChange.UNCHANGED),
-    )
-    assert [v.title for v in changed_since(store[0], mark)] == ["new"]
-    assert list(removed_since(store[0], mark)) == [url_key("http://a.example/2")]
-    assert list(changed_since(store[0], watermark(store[0]))) == []
-    assert list(removed_since(store[0], watermark(store[0]))) == []
-
-
-def test_page_that_came_back_is_not_reported_as_removed(store: tuple[Collection, CollectionWriter]) -> None:
+def test_page_that_came_back_keeps_its_past_version(store: tuple[Collection, CollectionWriter]) -> None:
     kept(store, seen("1", 10.0))
     kept(store, seen("1", 20.0, PageChange.GONE))
     kept(store, seen("1", 30.0))
-    assert list(removed_since(store[0], 0)) == []
-    assert [v.cause for v in list_versions(store[0], KEY)] == ["gone", ""]
-    assert version_at(store[0], KEY, 25.0) is None
+    found = list_versions(store[0], KEY)
+    assert [(v.fetched_at, v.until, v.cause) for v in found] == [(10.0, 20.0, "gone"), (30.0, inf, "")]
 
 
 def test_history_goes_with_a_page_that_moved_twice(store: tuple[Collection, CollectionWriter]) -> None:
@@ -109,7 +73,6 @@ def test_history_goes_with_a_page_that_moved_twice(store: tuple[Collection, Coll
             store[0].connection.execute("INSERT INTO move VALUES (?, ?, 0)", (keys[number - 1], keys[number]))
     assert [v.title for v in list_versions(store[0], keys[2])] == ["1", "2", "3"]
     assert follow_moves(store[0], keys[0]) == keys[2]
-    assert current_version(store[0], keys[0]) is None
 
 
 def test_version_does_not_end_before_it_began_when_the_clock_is_set_back(
@@ -117,7 +80,7 @@ def test_version_does_not_end_before_it_began_when_the_clock_is_set_back(
 ) -> None:
     kept(store, seen("1", 100.0))
     kept(store, seen("1", 50.0, PageChange.CHANGED, "new"))
-    old = next(v for v in list_versions(store[0], KEY) if not v.is_current)
+    old = next(v for v in list_versions(store[0], KEY) if v.cause)
     assert (old.fetched_at, old.until) == (100.0, 100.0)
 
 
@@ -140,7 +103,7 @@ def test_older_collection_is_read_as_it_is_and_completed_when_written_to(tmp_pat
     database.execute("PRAGMA user_version = 1")
     database.close()
     with open_readonly(tmp_path / "c") as old:
-        assert (list_versions(old, KEY), list(removed_since(old, 0))) == ([], [])
+        assert list_versions(old, KEY) == []
     with sqlite3.connect(tmp_path / "c" / "crawl.db") as untouched:
         assert untouched.execute("PRAGMA user_version").fetchone() == (1,)
     untouched.close()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from opilio.text.reading import PolarityLexicon, polarity_of
+from opilio.text.polarity import PolarityLexicon, polarity_of
 
 PRAISE = "A wonderful car: great engine, excellent brakes, comfortable seats. We love it and recommend it happily."
 BLAME = "A terrible car: the engine is awful, the brakes fail, and the dealer was rude. We hate it. A sad disaster."

@@ -105,11 +105,6 @@ def test_language_is_asked_for_when_none_is_declared(vocabulary: Vocabulary) -> 
     assert read_page(Page(url="http://e.org/", flow="some"), vocabulary).language == ""
 
 
-def test_fingerprints_are_put_in(vocabulary: Vocabulary) -> None:
-    reading = PageReader(vocabulary).read(PAGE, fingerprint=5, simhash=6)
-    assert (reading.fingerprint, reading.simhash) == (5, 6)
-
-
 @given(FLOWS, st.lists(st.booleans(), max_size=6), st.sampled_from(POLICIES))
 def test_slices_are_in_order_and_inside_for_any_flow(
     pieces: list[str], boilerplate: tuple[bool, ...], policy: ContextPolicy

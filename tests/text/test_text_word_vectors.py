@@ -1,13 +1,22 @@
 """Meanings of words: the shipped table, and sums of its vectors."""
 
+import pickle
 from mmap import mmap
 
 import numpy as np
 import pytest
 
+from opilio.text import word_vectors
 from opilio.text.term_arrays import term_array
 from opilio.text.vocabulary import Vocabulary
-from opilio.text.word_vectors import DIMENSIONS, WordVectors, load_word_vectors, to_bytes
+from opilio.text.word_vectors import (
+    DIMENSIONS,
+    WordVectors,
+    add_term_rows,
+    load_word_vectors,
+    loaded_term_rows,
+    to_bytes,
+)
 
 VOCABULARY = Vocabulary()
 
@@ -76,3 +85,15 @@ def test_vectors_are_mapped_so_that_processes_share_them() -> None:
     while isinstance(base, np.ndarray) and base.base is not None:
         base = base.base
     assert isinstance(base, mmap)
+
+
+def test_worker_process_gets_the_same_table_from_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    own, terms = load_word_vectors(VOCABULARY), term_array(VOCABULARY.terms("sparrows on a railway, zqxwv"))
+    sent = pickle.loads(pickle.dumps(loaded_term_rows()))  # as to a worker
+    monkeypatch.setattr(word_vectors, "_tables", {})
+    monkeypatch.setattr(word_vectors, "_term_rows", None)  # nothing is computed again
+    add_term_rows(sent)
+    received = load_word_vectors(VOCABULARY)
+    assert received is not own and len(received) == len(own)
+    assert np.array_equal(received.rows(terms), own.rows(terms))
+    assert np.array_equal(received.mean(terms), own.mean(terms))

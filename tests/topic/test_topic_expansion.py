@@ -271,6 +271,18 @@ def test_table_follows_the_log_at_each_interval_s4_05_s4_26() -> None:
     assert topic.table.keywords[0].stem == "stork"
 
 
+def test_common_words_of_queries_are_dropped_unless_the_user_named_them_s4_06() -> None:
+    idf = {"heron": 9.0, "small": 3.0, "bird": 4.0}.__getitem__
+    growing = QueryLogExpansion(interval=1, min_idf=5.0, given=frozenset({"bird"}))
+    topic = EvolvingTopic(BASE, growing, background=idf)
+    growing.add_queries([["small", "heron"], ["small", "bird"]] * 4)
+    learn(topic, [outcome(PAGE)])
+    assert topic.table.weights.keys() == {"heron", "bird"}
+    learned = EvolvingTopic(BASE, msgspec.structs.replace(growing, min_idf=0.0, waiting=1), background=idf)
+    learned.grow()
+    assert learned.table.weights.keys() == {"heron", "bird", "small"}
+
+
 def test_log_is_read_on_where_it_was_left_s4_05() -> None:
     log = [["heron"]] * 4 + [["stork"]] * 8
     topic = EvolvingTopic(BASE, QueryLogExpansion(interval=1), queries=lambda at: (log[at : at + 4], at + 4, {}))

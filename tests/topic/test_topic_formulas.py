@@ -110,11 +110,9 @@ def test_labels_judge_and_the_crawlers_own_judge_stands_beside_s0_e9_s4_e10(name
 
 
 SIZES = {str(size): {"built": size, "share": 0.0} for size in (10, 50, 100, 300, 1000)}
-SHARES = {
-    f"{threshold}, {share:.0f} %": {"threshold": threshold, "share": share / 100}
-    for threshold in (0.2, 0.4, 0.6, 0.8)
-    for share in (20, 50, 80)
-}
+# The paper has 0.6 and 0.8; lower thresholds are shown with the share that it found best.
+TRIED = [(0.2, 50), (0.4, 50), (0.6, 20), (0.6, 50), (0.6, 80), (0.8, 20), (0.8, 50), (0.8, 80)]
+SHARES = {f"{threshold}, {share} %": {"threshold": threshold, "share": share / 100} for threshold, share in TRIED}
 
 
 @pytest.mark.parametrize(("name", "other", "expansion"), [("s3-37", "0", SIZES), ("s3-38", "static", SHARES)])

@@ -77,6 +77,13 @@ def test_damaged_file_is_named(wordnet: WordNet) -> None:
         wordnet.senses("crane")
 
 
+@pytest.mark.parametrize("line", ["crane n", "crane n x", "crane n 2 1 @ 2 0 00000056 0E000099"])
+def test_damaged_index_is_named(wordnet: WordNet, line: str) -> None:
+    (wordnet.folder / "index.noun").write_text(f"{line}\n")
+    with pytest.raises(TopicError, match=r"index\.noun: is damaged in the line of 'crane'"):
+        wordnet.senses("crane")
+
+
 @pytest.mark.parametrize("line", ["", "00000001 05 n zz", "00000001 05 n 03 wren 0", "1 2 n 01 wren 0 001 @ 2 q 0 | x"])
 def test_line_that_is_no_synset_is_refused(line: str) -> None:
     with pytest.raises((ValueError, IndexError, KeyError)):

@@ -74,6 +74,9 @@ def test_csv_cell_that_looks_like_a_full_width_formula_is_text(sign: str) -> Non
 LOCAL = [
     ("fetch.allow_private", "[fetch]\nallow_private = true"),
     ("fetch.proxy", '[fetch]\nproxy = "http://127.0.0.1:9"'),
+    ("engine.sandbox", "[engine]\nsandbox = false"),
+    ("engine.workers", "[engine]\nworkers = 0"),
+    ("engine.analysis_s", "[engine]\nanalysis_s = 1e9"),
     ("browser.path", '[browser]\npath = "/bin/true"'),
     ("fetch.resolve", '[fetch.resolve]\n"*" = "127.0.0.1"'),
     ("seeds.proxy", '[seeds]\nproxy = "http://127.0.0.1:9"'),
@@ -109,12 +112,13 @@ def test_new_crawl_form_refuses_local_settings(tmp_path: Path, key: str, toml: s
 @pytest.mark.parametrize(
     ("toml", "reason"),
     [
-        ("a = " + "[" * 90_000, "is nested too deeply"),
-        ("a = " + "{a = " * 5_000 + "1" + "}" * 5_000, "is nested too deeply"),
+        ("a = " + "[" * 90_000, "is not valid TOML: it is nested too deeply"),
+        ("a = " + "{a = " * 5_000 + "1" + "}" * 5_000, "is not valid TOML: it is nested too deeply"),
+        ("a = " + "9" * 5_000, "is not valid TOML: a number has too many digits"),
         (".".join(["a"] * 90_000) + " = 1", "a key has more than 100 parts"),
         ("[" + " . ".join(["a"] * 40_000) + "]", "a key has more than 100 parts"),
     ],
-    ids=["arrays", "tables", "key", "name of a table"],
+    ids=["arrays", "tables", "digits", "key", "name of a table"],
 )
 def test_new_crawl_form_refuses_settings_without_end(tmp_path: Path, toml: str, reason: str) -> None:
     with pages_of([], tmp_path) as client:

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, expect
 from checks.browsing import WAIT_MS, chromium, tab
 from checks.page_server import Client, crawled, mixed_web, pages_of
 from checks.search_doubles import KEY, search_double
-from checks.small_webs import PATIENCE_S, SmallWeb, flags, served, settings_for, started, until
+from checks.small_webs import PATIENCE_S, SmallWeb, flags, rows, served, settings_for, started, until
 from opilio.lab.server.server import LabWebServer
 from opilio.lab.synthetic.plan import WebShape
 from opilio.lab.synthetic.web import SyntheticWeb, topic_tables
@@ -346,6 +346,24 @@ def test_crashed_collection_is_shown_and_says_so(crashed: Path, tmp_path: Path) 
         assert client.get("/search.json?q=wren").data["total"] > 0
         for part in ("pages", "queue", "hosts", "graph", "topic", "seeds", "errors", "events"):
             assert client.get(f"/c/crashed/{part}").status == 200
+
+
+def test_damaged_links_are_reported_without_a_traceback(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    broken = crawled(tmp_path / "broken", "breadth", mixed_web(), stop={"pages": 6})
+    data = bytearray((broken / "crawl.db").read_bytes())
+    for (blob,) in rows(broken, "SELECT columns FROM links"):
+        # The last bytes of a blob are its checksum.
+        if (at := data.find(blob[-40:])) >= 0:
+            data[at + 39] ^= 1
+    (broken / "crawl.db").write_bytes(data)
+    with pages_of([broken], tmp_path) as client:
+        # The search reads links to index the pages.
+        answers = [client.get(path) for path in ("/c/broken/queue.json", "/search.json?q=wren")]
+    for answer in answers:
+        assert answer.status == 503
+        assert "crawl.db at" in answer.data["error"]
+        assert "maintain verify" in answer.data["error"]
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_damaged_collection_does_not_hide_the_others(birds: Path, tmp_path: Path) -> None:

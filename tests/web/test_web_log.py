@@ -78,11 +78,11 @@ def test_skipped_urls_are_grouped_by_reason_after_all_failed_ones(tmp_path: Path
     with pages_of([folder], tmp_path) as client:
         data = client.get("/c/birds/errors.json").data
         assert [(group["reason"], group["urls"]) for group in data["skipped"]] == [
-            ("out of scope: no rule of scope.allow matches", 250)
+            ("out of scope: no rule of --site or --allow (scope.allow) matches", 250)
         ]
         assert data["examples"][0]["url"] == "http://h0.example/gone1"
         shown = client.get("/c/birds/errors").text
-        assert shown.count("no rule of scope.allow matches") == 1
+        assert shown.count("no rule of --site or --allow (scope.allow) matches") == 1
 
 
 def test_user_filters_by_a_click_and_retries(browser: Browser, client: Client, folder: Path) -> None:

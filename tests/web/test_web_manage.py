@@ -88,6 +88,16 @@ def test_server_without_arguments_serves_the_collections_of_its_home(birds: Path
         assert [card["name"] for card in client.get("/index.json").data["collections"]] == ["birds"]
 
 
+def test_collection_that_is_made_beside_the_server_is_served(tmp_path: Path) -> None:
+    with pages_of([], tmp_path) as client:
+        assert client.get("/c/trees").status == 404
+        crawled(tmp_path / "trees", "breadth", stop={"pages": 2})
+        assert client.get("/c/trees").status == 200
+        crawled(tmp_path / "apples", "breadth", stop={"pages": 2})
+        names = {card["name"] for card in client.get("/index.json").data["collections"]}
+    assert names == {"apples", "trees"}
+
+
 def test_read_only_server_changes_nothing(home: Path) -> None:
     with pages_of([home / "birds"], home, read_only=True) as client:
         answer = client.post("/c/birds/manage", {"do": "delete", "confirm": "birds"})

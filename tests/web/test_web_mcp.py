@@ -171,8 +171,9 @@ def test_long_page_is_read_in_parts(tmp_path: Path) -> None:
     words = " ".join(f"{n} wrens" for n in range(400))
     body = f"<title>Wrens</title><p>{words}</p>" + f"<p>{words}</p>" * 11 + "<p>The last wren bird.</p>"
     long = RecordedResponse(200, (HTML,), body.encode())
-    with served(SmallWeb({SEED: long})) as server:
-        crawl(tmp_path / "birds", settings_for(server, [SEED]))
+    short = f"{SEED}?short"
+    with served(SmallWeb({SEED: long, short: RecordedResponse(200, (HTML,), b"<p>A wren.")})) as server:
+        crawl(tmp_path / "birds", settings_for(server, [SEED, short]))
 
     async def use(client: Client) -> None:
         texts, read = list[str](), ""
@@ -185,6 +186,7 @@ def test_long_page_is_read_in_parts(tmp_path: Path) -> None:
         assert [text.splitlines()[1][:12] for text in texts] == [f"part: {n} of 3" for n in (1, 2, 3)]
         assert max(map(len, texts)) < PART_CHARS + 1_000
         assert "the page has 3 parts" in await refusal(client, "page", url=SEED, part=4)
+        assert (await refusal(client, "page", url=short, part=2)).endswith("the page has 1 part")
 
     run(build_mcp_server([tmp_path / "birds"], McpOptions()), use)
 

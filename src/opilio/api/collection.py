@@ -20,7 +20,7 @@ from opilio.manage.status import collection_status
 from opilio.manage.why import why as explain_url
 from opilio.search.passages import PassageResults
 from opilio.search.results import SearchFilters, SearchResults
-from opilio.search.searcher import Searcher
+from opilio.search.searcher import Searcher, save_query
 from opilio.store.annotations import (
     AnnotationChange,
     Annotations,
@@ -36,7 +36,6 @@ from opilio.store.annotations import (
     read_searches,
     rename_list,
     require_search,
-    save_search,
 )
 from opilio.store.collection import check_collection, open_readonly
 from opilio.store.page_selection import PageFilter
@@ -105,9 +104,7 @@ class SavedSearches(Mapping[str, SavedSearch]):
 
     def save(self, name: str, query: str, filters: SearchFilters | None = None) -> None:
         """Save a search; from now on its new hits are listed by `new()` and in its feed."""
-        now = SystemClock().now()
-        encoded = msgspec.json.encode(filters or SearchFilters()).decode()
-        save_search(self._folder(), SavedSearch(name, query, encoded, now, now))
+        save_query(self._folder(), name, query, filters or SearchFilters(), SystemClock().now())
 
     def new(self, name: str, *, limit: int = 30) -> SearchResults:
         """The relevant hits that were stored since the search was saved or marked as seen, newest first."""

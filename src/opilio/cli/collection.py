@@ -17,8 +17,8 @@ from opilio.cli.options import (
     print_message,
     print_text,
 )
+from opilio.core.display import pluralize
 from opilio.core.errors import UsageError
-from opilio.core.files import pluralize
 
 if TYPE_CHECKING:
     from opilio.manage.results import LabelReport
@@ -94,10 +94,11 @@ def export(
         typer.Option(
             "--format",
             metavar="NAME",
-            help="jsonl, csv, parquet, markdown, warc, cdxj, wacz, bibtex or ris.",
+            help="jsonl, csv, parquet, markdown, warc, cdxj, wacz, bibtex or ris; default: by the ending of --out.",
             autocompletion=complete_formats,
+            show_default=False,
         ),
-    ] = "jsonl",
+    ] = "",
     relevant: Annotated[bool, typer.Option("--relevant", help="Only pages judged relevant.")] = False,
     topic: Annotated[
         str,
@@ -127,9 +128,8 @@ def export(
     """Write the pages as JSON Lines, CSV, Parquet, Markdown, WARC, CDXJ, WACZ or citations."""
     import msgspec
 
-    from opilio.core.files import pluralize
     from opilio.manage.export import export as export_pages
-    from opilio.manage.export import export_to_file
+    from opilio.manage.export import export_to_file, format_of
     from opilio.store.collection import open_readonly
     from opilio.store.page_selection import PageFilter, count_pages
 
@@ -138,13 +138,16 @@ def export(
         allow=tuple(allow or ()),
     )  # fmt: skip
     if out is None or out == Path("-"):
-        export_pages(folder, form, pages, sys.stdout.buffer, chunk_words=chunk_words)
+        export_pages(folder, form or "jsonl", pages, sys.stdout.buffer, chunk_words=chunk_words)
         return 0
-    count = export_to_file(folder, out, form, pages, chunk_words=chunk_words)
+    count = export_to_file(folder, out, form or format_of(out), pages, chunk_words=chunk_words)
     with open_readonly(folder) as collection:
         every = msgspec.structs.replace(pages, include_noindex=True)
-        left_out = count_pages(collection, every) - count_pages(collection, pages)
-    more = f"; without {left_out} that ask not to be indexed (--include-noindex)" if left_out else ""
+        copies = count_pages(collection, every, copies=True)
+        hidden = count_pages(collection, every) - count_pages(collection, pages)
+    left_out = [pluralize(copies, "duplicate")] if copies else []
+    left_out += [f"{hidden} that ask not to be indexed (--include-noindex)"] if hidden else []
+    more = f"; without {' and '.join(left_out)}" if left_out else ""
     print_message(f"{pluralize(count, 'page')} written to {out}{more}")
     return 0
 

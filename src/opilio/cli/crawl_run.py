@@ -11,20 +11,19 @@ import signal
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from opilio.api.crawling import new_event_loop, open_crawl
+from opilio.api.crawl_session import new_event_loop, open_crawl
 from opilio.cli.main import INTERRUPTED, print_error
 from opilio.cli.options import print_json, print_message, print_text
 from opilio.core.clock import SystemClock
+from opilio.core.display import pluralize
 from opilio.core.errors import ConfigError
-from opilio.core.files import pluralize
 from opilio.core.settings import Tree, merge_trees, parse_setting, read_settings
 from opilio.core.urls import canonicalize_url, host_of, require_url
 from opilio.engine.cluster.session import ClusterRun
-from opilio.engine.loop import Engine
+from opilio.engine.loop import PAGE_LIMIT_REACHED, Engine
 from opilio.manage.progress import CrawlProgress
 from opilio.manage.results import Status
 from opilio.manage.status import collection_status, describe_obstacles
-from opilio.manage.why import explain_empty_crawl
 from opilio.seeds.url_lists import read_numbered_seeds
 from opilio.store.postgres.collection import place_of
 from opilio.text.tokens import tokenize_verbatim
@@ -127,10 +126,10 @@ class CrawlOptions(NamedTuple):
 
 
 class CrawlEnd(NamedTuple):
-    """Why a crawl ended, and how many pages it revisited."""
+    """Why a crawl ended, and what its revisits found."""
 
     reason: str
-    revisited: int
+    revisited: str
 
 
 class StopSignals:
@@ -206,6 +205,9 @@ def _print_summary(folder: Path, end: CrawlEnd, options: CrawlOptions) -> int:
     else:
         _print_counts(folder, status, end, options)
     if not status.pages:
+        # It reads stored pages and what parses them, which a crawl with pages does not need.
+        from opilio.manage.why import explain_empty_crawl
+
         print_message("no page could be fetched:")
         for line in explain_empty_crawl(folder):
             print_message(line)
@@ -223,10 +225,9 @@ def _print_counts(folder: Path, status: Status, end: CrawlEnd, options: CrawlOpt
     for line in describe_obstacles(status):
         print_text(line)
     if options.revisits:
-        print_text(
-            f"{pluralize(end.revisited, 'page')} revisited" if end.revisited else "0 pages were due for a revisit"
-        )
-    print_text(f"stopped: {end.reason}")
+        print_text(end.revisited)
+    more = "; --pages N with a larger N continues" if end.reason.startswith(PAGE_LIMIT_REACHED) else ""
+    print_text(f"stopped: {end.reason}{more}")
 
 
 def _folder_name(tree: Tree) -> str:

@@ -46,14 +46,12 @@ def webs(
     json: JsonOption = False,
 ) -> int:
     """Summarize offline webs: pages, hosts, links, labels, topics, seed sets."""
-    import msgspec
-
     from opilio.engine.workers.pool import available_cpus
     from opilio.lab.webs.labels import summarize_web
 
     found = [summarize_web(folder, processes=available_cpus()) for folder in folders]
     if json:
-        print_json({"webs": [msgspec.to_builtins(web) for web in found]})
+        print_json({"webs": found})
     else:
         print_text("\n\n".join(_format_web(web) for web in found))
     return 0
@@ -221,8 +219,6 @@ def traps(
     json: JsonOption = False,
 ) -> int:
     """Measure how much of the budget spider traps take, without and with waste control."""
-    import msgspec
-
     from opilio.core.errors import UsageError
     from opilio.lab.experiments.traps import TrapOptions, format_trap_table, run_trap_case, trap_names
 
@@ -238,7 +234,7 @@ def traps(
             print_message(f"{name}, {'with' if control else 'without'} control: {run.waste:.1%} wasted")
             runs.append(run)
     if json:
-        print_json({"runs": [msgspec.to_builtins(run) for run in runs]})
+        print_json({"runs": runs})
     else:
         print_text(format_trap_table(runs))
     return 0
@@ -271,8 +267,9 @@ def revisit(
     """
     import msgspec
 
+    from opilio.core.display import pluralize
     from opilio.core.errors import UsageError
-    from opilio.core.files import make_writable_folder, pluralize, report_write_errors
+    from opilio.core.files import make_writable_folder, report_write_errors
     from opilio.lab.experiments.revisits import draw_revisit_plot, format_revisit_report, revisit_cases
     from opilio.lab.experiments.runs import ExperimentRunner
     from opilio.lab.experiments.study import unique_web_names

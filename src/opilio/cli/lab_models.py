@@ -16,8 +16,9 @@ from opilio.cli.options import (
     print_message,
     print_text,
 )
+from opilio.core.display import pluralize
 from opilio.core.errors import UsageError
-from opilio.core.files import pluralize, require_new_file, write_output
+from opilio.core.files import require_new_file, write_output
 
 if TYPE_CHECKING:
     from opilio.core.settings import Settings
@@ -44,7 +45,7 @@ def train(
 
     They predict from a link whether it leads to a relevant page. Other crawls can start with them.
     """
-    from opilio.cli.text_output import format_report
+    from opilio.cli.training_report import format_report
     from opilio.manage.train_attributes import train as train_learners
     from opilio.methods.attributes.learner import LEARNER_NAMES
     from opilio.methods.attributes.ranker import MODEL_FILE
@@ -134,8 +135,6 @@ def build_graph(
 
     Bottom-up from the targets, or top-down from --portal pages.
     """
-    from opilio.core.errors import UsageError
-    from opilio.core.files import require_new_file, write_output
     from opilio.manage.backlink_crawl import BACKLINK_QUERY, crawl_backlinks
     from opilio.methods.treasure.build import GraphLimits
     from opilio.methods.treasure.graph import encode_graph
@@ -160,7 +159,6 @@ def _build_from_links(
     folder: Path, target: list[str], portal: list[str], limits: "GraphLimits", language: str
 ) -> "tuple[TGraph, list[str]]":
     """The graph of a collection or web, and the targets that are not in it."""
-    from opilio.core.errors import UsageError
     from opilio.core.settings import Settings
     from opilio.core.urls import canonicalize_url
     from opilio.engine.workers.pool import available_cpus
@@ -232,7 +230,6 @@ def _print_graph(graph: "TGraph", json: bool, more: dict[str, object]) -> None:
 
 
 def _write_svg(graph: "TGraph", path: Path | None) -> None:
-    from opilio.core.files import write_output
     from opilio.methods.treasure.graph import graph_as_svg
 
     if path is not None:

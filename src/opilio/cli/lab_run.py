@@ -11,8 +11,9 @@ import msgspec
 
 from opilio.api.lab import MEASURES, summarize_strategies
 from opilio.cli.options import print_json, print_message, print_text
+from opilio.core.display import pluralize
 from opilio.core.errors import UsageError
-from opilio.core.files import make_writable_folder, pluralize, report_write_errors
+from opilio.core.files import make_writable_folder, report_write_errors
 from opilio.core.settings import merge_trees, parse_setting
 from opilio.engine.workers.pool import available_cpus
 from opilio.lab.experiments.declarations import load_experiment, select_variants, suite_experiments

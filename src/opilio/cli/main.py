@@ -60,9 +60,11 @@ def _print_version() -> int:
 
 def run_command(arguments: list[str]) -> int:
     """Run a command; its exit code. An error that comes from a damaged collection is one line."""
+    from opilio.core.errors import errors_of_damage
+
     try:
         return _run_app(arguments)
-    except _errors_of_damage():
+    except errors_of_damage():
         problem = _find_damage(arguments)
         # A bug, so show the traceback.
         if not problem:
@@ -104,29 +106,23 @@ def _run_app(arguments: list[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _errors_of_damage() -> tuple[type[Exception], ...]:
-    """Errors that a damaged file can cause. Only called when an error ends a command: importing takes time."""
-    import sqlite3
-    import zlib
-
-    import msgspec
-
-    libraries = (sqlite3.Error, zlib.error, msgspec.MsgspecError)
-    return (ArithmeticError, AttributeError, EOFError, LookupError, TypeError, ValueError, *libraries)
-
-
 def _find_damage(arguments: list[str]) -> str:
     """Which of the collections in the arguments is damaged, and what to do; empty if all are intact."""
     from pathlib import Path
 
-    from opilio.core.errors import OpilioError
+    from opilio.core.errors import OpilioError, errors_of_damage
     from opilio.manage.verify import verify
     from opilio.store.collection import collection_exists
 
-    expected: tuple[type[Exception], ...] = (OpilioError, *_errors_of_damage())
-    for folder in (Path(argument) for argument in arguments if collection_exists(Path(argument))):
+    expected: tuple[type[Exception], ...] = (OpilioError, *errors_of_damage())
+    for folder in map(Path, arguments):
         try:
+            if not collection_exists(folder):
+                continue
             problems = verify(folder)
+        # An argument that is no file name, for example because it is too long.
+        except OSError:
+            continue
         except expected as error:
             problems = [str(error)]
         if problems:

@@ -31,8 +31,8 @@ def verify(
     """
     import msgspec
 
+    from opilio.core.display import pluralize
     from opilio.core.errors import UsageError
-    from opilio.core.files import pluralize
     from opilio.manage.compact import RepairReport, check_and_repair
     from opilio.manage.verify import MAX_PROBLEMS
     from opilio.manage.verify import verify as find_problems
@@ -64,15 +64,13 @@ def compact(
     json: JsonOption = False,
 ) -> int:
     """Remove unused records from the WARC files and the database."""
-    import msgspec
-
-    from opilio.core.files import pluralize
+    from opilio.core.display import pluralize
     from opilio.manage.compact import compact as compact_collection
     from opilio.store.postgres.collection import place_of
 
     done = compact_collection(folder, time.time(), versions)
     if json:
-        print_json(msgspec.to_builtins(done))
+        print_json(done)
         return 0
     saved = done.bytes_before - done.bytes_after
     print_text(f"{place_of(folder)}: {done.records} records, {done.bytes_after:,} bytes, {saved:,} fewer than before")
@@ -103,15 +101,13 @@ def merge(
 
     Past versions and the reasons for each page are kept.
     """
-    import msgspec
-
-    from opilio.core.files import pluralize
+    from opilio.core.display import pluralize
     from opilio.manage.merge import merge as merge_collections
     from opilio.store.postgres.collection import place_of
 
     merged = merge_collections(folders, into, time.time())
     if json:
-        print_json(msgspec.to_builtins(merged))
+        print_json(merged)
     else:
         pages, versions = pluralize(merged.pages, "page"), pluralize(merged.versions, "past version")
         print_text(f"{place_of(into)}: {pages}, {versions}, {merged.urls} URLs known")
@@ -131,7 +127,7 @@ def copy(
 
     From a folder into a database, back, or from a database into another.
     """
-    from opilio.core.files import pluralize
+    from opilio.core.display import pluralize
     from opilio.manage.merge import copy as copy_collection
 
     print_text(f"{pluralize(copy_collection(source, target), 'page')} copied")
@@ -157,10 +153,8 @@ def reindex(folder: CollectionArgument, server: ServerOption = "", json: JsonOpt
 
     With --server on an OpenSearch server, which then holds it: 'search' and 'serve' use it.
     """
-    import msgspec
-
+    from opilio.core.display import pluralize
     from opilio.core.errors import CollectionError
-    from opilio.core.files import pluralize
     from opilio.search.indexer import rebuild_index, remote_index, set_index_server
 
     if server:
@@ -175,7 +169,7 @@ def reindex(folder: CollectionArgument, server: ServerOption = "", json: JsonOpt
     if progress.busy:
         raise CollectionError(f"{folder}: another process is writing the index; wait for it or stop it")
     if json:
-        print_json(msgspec.to_builtins(progress))
+        print_json(progress)
     else:
         print_text(f"{pluralize(progress.indexed, 'page')} indexed")
     return 0

@@ -14,7 +14,7 @@ from opilio.cli.options import (
     print_message,
     print_text,
 )
-from opilio.core.clock import DAY_S
+from opilio.core.clock import DAY_S, format_iso_time
 
 if TYPE_CHECKING:
     from opilio.search.results import SearchFilters
@@ -77,8 +77,6 @@ def search(
     json: JsonOption = False,
 ) -> int:
     """Search one or more collections."""
-    import msgspec
-
     from opilio.cli.text_output import print_hits, print_passages, print_results
     from opilio.core.errors import UsageError
     from opilio.search.query import parse_day
@@ -107,43 +105,36 @@ def search(
         index = OpenSearchIndex(folders[0], OpenSearchClient(server))
         index.update_indexes()
         results = index.search(query, filters, page, limit, sort)
-        print_json(msgspec.to_builtins(results)) if json else print_results(results)
+        print_json(results) if json else print_results(results)
         return 0
     searcher = _open_searcher(folders)
     if like:
         hits = searcher.similar(query, limit)
-        print_json({"hits": msgspec.to_builtins(hits)}) if json else print_hits(hits)
+        print_json({"hits": hits}) if json else print_hits(hits)
         return 0
     if passages:
         found = searcher.passages(query, filters, limit)
-        print_json(msgspec.to_builtins(found)) if json else print_passages(found)
+        print_json(found) if json else print_passages(found)
         return 0
     results = searcher.search(query, filters, page, limit, sort)
-    print_json(msgspec.to_builtins(results)) if json else print_results(results)
+    print_json(results) if json else print_results(results)
     return 0
 
 
 def _save_search(folders: list[Path], name: str, query: str, filters: "SearchFilters") -> None:
     import time
 
-    import msgspec
-
     from opilio.core.errors import UsageError
-    from opilio.search.query import parse_query
-    from opilio.store.annotations import SavedSearch, save_search
+    from opilio.search.searcher import save_query
 
     if len(folders) != 1:
         raise UsageError("--save: a search is saved in one collection; give one folder")
-    parse_query(query)
-    now = time.time()
-    save_search(folders[0], SavedSearch(name, query, msgspec.json.encode(filters).decode(), now, now))
+    save_query(folders[0], name, query, filters, time.time())
     print_message(f"saved; 'opilio search {folders[0]} --saved \"{name}\"' lists new relevant pages")
 
 
 def _print_new_hits(words: list[str], name: str, limit: int, *, json: bool) -> int:
     """The relevant hits of a saved search that were stored since it was saved."""
-    import msgspec
-
     from opilio.cli.text_output import print_results
     from opilio.core.errors import UsageError
     from opilio.store.annotations import require_search
@@ -155,7 +146,10 @@ def _print_new_hits(words: list[str], name: str, limit: int, *, json: bool) -> i
     with open_readonly(folder) as collection:
         search = require_search(collection.connection, name)
     results = _open_searcher([folder]).new_hits(search, search.at, limit)
-    print_json(msgspec.to_builtins(results)) if json else print_results(results)
+    if not json and not results.total:
+        print_message(f"no relevant page was stored since {format_iso_time(search.at)}")
+        return 0
+    print_json(results) if json else print_results(results)
     return 0
 
 
@@ -164,11 +158,9 @@ def subtopics(folders: FoldersArgument, json: JsonOption = False) -> int:
 
     'opilio search DIR "" --subtopic NAME' shows the pages of one.
     """
-    import msgspec
-
     found = _open_searcher(folders).subtopics()
     if json:
-        print_json({"subtopics": msgspec.to_builtins(found)})
+        print_json({"subtopics": found})
         return 0
     for subtopic in found:
         print_text(f"{subtopic.pages:>6}  {subtopic.name}\n        {', '.join(subtopic.words)}")
@@ -179,7 +171,7 @@ def subtopics(folders: FoldersArgument, json: JsonOption = False) -> int:
 
 def _open_searcher(folders: list[Path]) -> "Searcher":
     """A searcher over indexes that are up to date, or a message if they can't be."""
-    from opilio.core.files import pluralize
+    from opilio.core.display import pluralize
     from opilio.search.index import is_read_only
     from opilio.search.searcher import Searcher
 
@@ -197,8 +189,14 @@ def _open_searcher(folders: list[Path]) -> "Searcher":
 
 def _split_arguments(words: list[str]) -> tuple[list[Path], str]:
     from opilio.core.errors import UsageError
+    from opilio.store.collection import collection_exists
 
     *folders, query = words
     if not folders:
         raise UsageError('give a collection and then the query, for example: opilio search birds/ "wren song"')
-    return [parse_place(folder) for folder in folders], query
+    places = [parse_place(folder) for folder in folders]
+    exist = [collection_exists(place) for place in places] if len(places) > 1 else [True]
+    if exist[0] and not all(exist):
+        unknown = folders[exist.index(False)]
+        raise UsageError(f"{unknown}: not a collection; put quotes around a query of several words")
+    return places, query

@@ -154,8 +154,6 @@ def suggest(
 
     Only words given with --accept are added to the file.
     """
-    import msgspec
-
     from opilio.manage.topic_builder import accept_words, read_topic_file, suggest_words
     from opilio.topic.wordnet import WordNet
 
@@ -164,7 +162,7 @@ def suggest(
         accept_words(file, accept_, offered)
         print_message(f"added to {file}: {', '.join(accept_)}")
     if json:
-        print_json({"suggestions": msgspec.to_builtins(offered), "accepted": accept_ or []})
+        print_json({"suggestions": offered, "accepted": accept_ or []})
         return 0
     for s in offered if not accept_ else ():
         print_text(f"{s.word:24}  {s.relation} of {s.of}: {s.sense.partition(';')[0]}")
@@ -197,7 +195,7 @@ def _keywords(given: list[str]) -> dict[str, float]:
 
 
 async def _crawl_examples(urls: list[str], pages: int, network: dict[str, object]) -> tuple[str, ...]:
-    from opilio.core.files import pluralize
+    from opilio.core.display import pluralize
     from opilio.manage.backlink_crawl import crawl_example_texts
 
     found = await crawl_example_texts(urls, pages, {"fetch": network})
@@ -236,13 +234,9 @@ def _find_wordnet(folder: Path | None) -> "WordNet | None":
 
 def _print_report(out: Path, topic: "Topic", table: "WeightTable", report: "TopicReport", json: bool) -> None:
     if json:
-        import msgspec
-
         from opilio.manage.topic_builder import table_to_dict
 
-        print_json(
-            {"out": str(out), "name": topic.name, **table_to_dict(0.0, table), "report": msgspec.to_builtins(report)}
-        )
+        print_json({"out": str(out), "name": topic.name, **table_to_dict(0.0, table), "report": report})
         return
     heaviest = ", ".join(f"{k.label} {k.weight:.2f}" for k in table.keywords[:MAX_WORDS_SHOWN])
     print_text(f"{out}: {_words(table)}: {heaviest}{' …' if len(table) > MAX_WORDS_SHOWN else ''}")
@@ -264,6 +258,6 @@ def _version_line(at: float, table: "WeightTable") -> str:
 
 
 def _words(table: "WeightTable") -> str:
-    from opilio.core.files import pluralize
+    from opilio.core.display import pluralize
 
     return pluralize(len(table), "word")

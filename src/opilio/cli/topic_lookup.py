@@ -122,8 +122,9 @@ def seeds(
     Prints priority, votes, URL and the engines that named it.
     """
     from opilio.cli.crawl_run import merge_options
+    from opilio.core.display import pluralize
     from opilio.core.errors import ConfigError, SeedError
-    from opilio.core.files import pluralize, require_new_file, write_output
+    from opilio.core.files import require_new_file, write_output
     from opilio.engine.reseeding import build_seed_request
     from opilio.engine.wiring.seeding import no_engines_error, no_results_message, with_default_engines
     from opilio.seeds.url_lists import format_seeds

@@ -67,6 +67,15 @@ def strip_controls(text: str) -> str:
     return _CONTROLS.sub("", text)
 
 
+def pluralize(number: int, noun: str) -> str:
+    """
+    >>> pluralize(1, "page"), pluralize(0, "page"), pluralize(2_000, "fetch")
+    ('1 page', '0 pages', '2,000 fetches')
+    """
+    ending = "" if number == 1 else "es" if noun.endswith("ch") else "s"
+    return f"{number:,} {noun}{ending}"
+
+
 MAX_CHARACTERS = 300  # of one value
 MAX_ROWS = 20  # of one table
 MAX_PROMPT_CHARACTERS = 70  # of one value at the Python prompt

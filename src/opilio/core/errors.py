@@ -65,3 +65,18 @@ class OfflineWebError(UsageError):
 
 class ParseError(OpilioError):
     """A response can't be parsed as a page."""
+
+
+def errors_of_damage() -> tuple[type[Exception], ...]:
+    """Errors that a damaged file can cause. Only called when an error ends the work: importing takes time."""
+    import sqlite3
+    import zlib
+    from typing import cast
+
+    import msgspec
+    from isal import isal_zlib
+
+    # Not that of zlib; its stubs declare an instance.
+    isal_error = cast(type[Exception], isal_zlib.error)
+    libraries = (sqlite3.Error, zlib.error, isal_error, msgspec.MsgspecError)
+    return (ArithmeticError, AttributeError, EOFError, LookupError, TypeError, ValueError, *libraries)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from opilio.core.records import Outcome
+from opilio.core.records import Outcome, PageChange
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -44,6 +44,12 @@ class BatchCommitted(Event, frozen=True):
     queued: int
     # Estimated relevant pages in the queue, if the ranker estimates them.
     expected: float | None = None
+
+    @property
+    def new_verdicts(self) -> list[bool]:
+        """Whether each judged page is relevant; pages that were stored before are left out."""
+        new = [outcome for outcome in self.outcomes if outcome.change is PageChange.NEW]
+        return [one.relevant for one in new if one.analysis is not None and one.analysis.verdict is not None]
 
 
 class RobotsRead(Event, frozen=True):

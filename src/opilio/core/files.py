@@ -2,10 +2,11 @@
 
 import os
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from opilio.core.errors import ConfigError, OpilioError, UsageError
 
@@ -22,6 +23,18 @@ def read_text(path: Path, option: str = "", error: type[OpilioError] = ConfigErr
         raise error(f"{source}: can't be read: {problem.strerror}") from problem
     except UnicodeDecodeError as problem:
         raise error(f"{source}: is not UTF-8 text (byte {problem.start}); save it as UTF-8") from problem
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """The tree of a TOML text; ValueError says what is wrong, also where the library has an error of another kind."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError as error:
+        raise ValueError("a number has too many digits") from error
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
 
 
 @contextmanager
@@ -45,15 +58,6 @@ def write_atomically(path: Path, data: bytes) -> None:
     """Write a file completely or not at all."""
     with atomic_writer(path) as file:
         file.write(data)
-
-
-def pluralize(number: int, noun: str) -> str:
-    """
-    >>> pluralize(1, "page"), pluralize(0, "page"), pluralize(2_000, "fetch")
-    ('1 page', '0 pages', '2,000 fetches')
-    """
-    ending = "" if number == 1 else "es" if noun.endswith("ch") else "s"
-    return f"{number:,} {noun}{ending}"
 
 
 def require_new_file(option: str, path: Path | None) -> None:

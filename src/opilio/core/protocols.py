@@ -149,8 +149,8 @@ class Learns(Protocol):
     @property
     def version(self) -> int: ...
 
-    @property
     # `seeding_lesson` is applied when all seeds were visited.
+    @property
     def waits_for_seeds(self) -> bool: ...
 
     def make_lesson(self, outcomes: Sequence[Outcome]) -> bytes: ...

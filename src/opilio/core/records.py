@@ -3,7 +3,7 @@
 They are frozen and typed, and encoded with msgspec on disk and on the wire.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum, StrEnum
 
 import msgspec
@@ -203,6 +203,15 @@ class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
         return ""
 
 
+def media_type(content_type: str) -> str:
+    """The media type in a Content-Type header.
+
+    >>> media_type("Text/HTML; charset=utf-8")
+    'text/html'
+    """
+    return content_type.partition(";")[0].strip().lower()
+
+
 class SitemapEntry(msgspec.Struct, frozen=True):
     """A page, or another sitemap, listed in a sitemap or feed; `modified_at` is 0 if unknown."""
 
@@ -273,6 +282,11 @@ class EngineHit(msgspec.Struct, frozen=True, kw_only=True):
 
     url: str
     rank: int = 1  # 1 is the first
+
+
+def rank_hits(urls: Iterable[str]) -> tuple[EngineHit, ...]:
+    """URLs in the order of an engine or list as hits."""
+    return tuple(EngineHit(url=url, rank=rank) for rank, url in enumerate(urls, 1))
 
 
 class EngineAnswer(msgspec.Struct, frozen=True, kw_only=True):

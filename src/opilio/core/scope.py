@@ -64,7 +64,7 @@ class UrlScope:
         """The rule that excludes a canonical URL; empty if it belongs to the crawl.
 
         >>> UrlScope(ScopeSettings(allow=["example.org"], deny=["/ads/*"])).refusal_reason("http://a.example/")
-        'out of scope: no rule of scope.allow matches'
+        'out of scope: no rule of --site or --allow (scope.allow) matches'
         """
         if not self._allow and not self._deny:
             return ""
@@ -76,7 +76,7 @@ class UrlScope:
             if any(rule.matches(host, path) for host in hosts):
                 return f"{OUT_OF_SCOPE}: scope.deny {rule.text}"
         if self._allow and not any(rule.matches(host, path) for rule in self._allow for host in hosts):
-            return f"{OUT_OF_SCOPE}: no rule of scope.allow matches"
+            return f"{OUT_OF_SCOPE}: no rule of --site or --allow (scope.allow) matches"
         return ""
 
 
@@ -100,15 +100,6 @@ def _ascii_host(domain: str) -> str:
     """
     url = None if domain.isascii() else canonicalize_url(f"http://{domain}/")
     return host_of(url) if url else domain.lower()
-
-
-def media_type(content_type: str) -> str:
-    """The media type in a Content-Type header.
-
-    >>> media_type("Text/HTML; charset=utf-8")
-    'text/html'
-    """
-    return content_type.partition(";")[0].strip().lower()
 
 
 def _listed(value: str, names: Sequence[str]) -> bool:

@@ -7,7 +7,6 @@ defaults, strategy file, user's file, flags and `--set`. An unknown key is an er
 
 import difflib
 import re
-import tomllib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -17,7 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from opilio.core.errors import ConfigError
-from opilio.core.files import read_text
+from opilio.core.files import parse_toml, read_text
 from opilio.core.scope import ScopeSettings, UrlScope
 
 Normalizer = Literal["stem", "porter", "lemma", "lemma-stem", "none"]
@@ -370,8 +369,8 @@ def read_settings(path: Path) -> Tree:
 def read_toml(path: Path) -> Tree:
     """Read a TOML file as a tree."""
     try:
-        return tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
+        return parse_toml(read_text(path))
+    except ValueError as error:
         raise ConfigError(f"{path}: is not valid TOML: {error}") from error
 
 
@@ -409,8 +408,8 @@ def parse_assignment(text: str, option: str = "--set", form: str = "section.key=
 def _parse_value(text: str) -> object:
     """Parse a TOML value; other text is a string, so that quotes can be omitted on the command line."""
     try:
-        return tomllib.loads(f"v = {text}")["v"]
-    except tomllib.TOMLDecodeError:
+        return parse_toml(f"v = {text}")["v"]
+    except ValueError:
         return text
 
 

@@ -18,11 +18,15 @@ from isal.igzip_lib import IsalError
 from opilio.core.errors import OfflineWebError
 
 _GZIP_WBITS = 31  # zlib's window bits for one gzip member
-_INFLATE_CHUNK_BYTES = 1 << 16
+# The first piece of a member that is unpacked; each further piece is as long as those before it.
+_FIRST_PIECE_BYTES = 1 << 12
+_LARGEST_PIECE_BYTES = 1 << 16
 _MAGIC = b"\x1f\x8b\x08"
 _WARC = b"WARC/"
 _RECORD_END = b"\r\n\r\n"
 _MAX_HEAD_BYTES = 64 << 10
+# Of the search for records behind damage: bytes read and unpacked in vain, beside four times those of the file so far.
+_SEARCH_BYTES = 4 << 20
 # A record that unpacks to more is a decompression bomb.
 MAX_RECORD_BYTES = 256 << 20
 # RFC 9112, 2.2: some servers end lines without CR.
@@ -126,14 +130,14 @@ def scan_records(data: ByteBuffer) -> Iterator[ScannedWarcRecord]:
     if data[: len(_WARC)] == _WARC:
         yield from _scan_uncompressed(data)
         return
-    position = 0
+    position, search = 0, _MemberSearch(data)
     while position < len(data):
-        member, end = _inflate_member(data, position)
-        if member is not None and member.startswith(_WARC):
+        member, end, _ = _inflate_member(data, position)
+        if member is not None:
             yield _describe_record(member, position, end - position)
             position = end
             continue
-        following = _find_next_member(data, position + 1)
+        following = search.find(position)
         cut = "truncated" if following == len(data) else "unreadable"
         yield ScannedWarcRecord(position, following - position, DAMAGED, "", False, f"{cut} from byte {position}")
         position = following
@@ -147,7 +151,7 @@ def read_record(data: ByteBuffer, offset: int, length: int) -> WarcRecord:
 def read_with_member(data: ByteBuffer, offset: int, length: int) -> tuple[WarcRecord, bytes]:
     """The record at an offset from `scan_records`, and its gzip member; empty if the record is not compressed."""
     packed = data[offset : offset + length]
-    raw, member = (packed, b"") if packed.startswith(_WARC) else (_inflate_member(data, offset, length)[0], packed)
+    raw, member = (packed, b"") if packed.startswith(_WARC) else (_inflate_member(data, offset, length).raw, packed)
     try:
         record, rest = _split_record(raw or b"")
     except ValueError:
@@ -159,19 +163,27 @@ def _split_record(raw: bytes) -> tuple[WarcRecord, bytes]:
     """The record at the beginning of unpacked bytes, and the bytes after it; ValueError if it is not whole."""
     head, gap, rest = raw.partition(b"\r\n\r\n")
     fields = _parse_fields(head)
-    length = fields.get("content-length", "")
-    if not gap or not head.startswith(_WARC) or not (length.isascii() and length.isdigit()) or len(rest) < int(length):
+    length = _content_length(fields)
+    if not gap or not head.startswith(_WARC) or not 0 <= length <= len(rest):
         raise ValueError("no whole WARC record")
-    return WarcRecord(fields, rest[: int(length)]), rest[int(length) :]
+    return WarcRecord(fields, rest[:length]), rest[length:]
+
+
+def _content_length(fields: dict[str, str]) -> int:
+    """The length of a record's block; -1 if it is missing or invalid. `int` refuses very long numbers."""
+    length = fields.get("content-length", "")
+    return int(length) if length.isascii() and length.isdigit() and len(length) < 19 else -1
 
 
 def _scan_uncompressed(data: ByteBuffer) -> Iterator[ScannedWarcRecord]:
     position = 0
     while position < len(data):
         head, gap, _ = data[position : position + _MAX_HEAD_BYTES].partition(b"\r\n\r\n")
-        size = _parse_fields(head).get("content-length", "")
-        if gap and head.startswith(_WARC) and size.isascii() and size.isdigit():
-            end = min(position + len(head) + len(gap) + int(size), len(data))
+        size = _content_length(_parse_fields(head))
+        if gap and head.startswith(_WARC) and size >= 0:
+            end = position + len(head) + len(gap) + size
+            # A wrong length must not hide the records after it.
+            end = end if end <= len(data) else _next_uncompressed(data, position)
             yield _describe_record(data[position:end], position, end - position)
         else:
             end = _next_uncompressed(data, position)
@@ -186,33 +198,58 @@ def _next_uncompressed(data: ByteBuffer, position: int) -> int:
     return len(data) if found < 0 else found + 4
 
 
-def _inflate_member(data: ByteBuffer, offset: int, length: int | None = None) -> tuple[bytes | None, int]:
-    """One unpacked gzip member with its end; None where it is not one, is truncated or unpacks to too much."""
+class _Member(NamedTuple):
+    """An unpacked gzip member, None if it is not a whole record; its end, or how far it was read; its size."""
+
+    raw: bytes | None
+    end: int
+    size: int
+
+
+def _inflate_member(data: ByteBuffer, offset: int, length: int = 0) -> _Member:
+    """The gzip member at an offset; None if it is not one, is truncated, not a WARC record or unpacks to too much."""
     unpacker = isal_zlib.decompressobj(wbits=_GZIP_WBITS)
     parts: list[bytes] = []
     position, size = offset, 0
     try:
         while not unpacker.eof and size <= MAX_RECORD_BYTES:
-            piece = data[position : position + (length or _INFLATE_CHUNK_BYTES)]
-            if not piece:
-                return None, position
-            parts.append(unpacker.decompress(piece))
-            size += len(parts[-1])
+            step = length or min(max(_FIRST_PIECE_BYTES, position - offset), _LARGEST_PIECE_BYTES)
+            piece = data[position : position + step]
+            unpacked = unpacker.decompress(piece) if piece else b""
+            if not piece or (not size and not _WARC.startswith(unpacked[: len(_WARC)])):
+                break
+            parts.append(unpacked)
+            size += len(unpacked)
             position += len(piece)
     except IsalError:  # type: ignore[misc]  # the stub declares the class as an instance
-        return None, position
-    if not unpacker.eof:
-        return None, position
-    return b"".join(parts), position - len(unpacker.unused_data)
+        return _Member(None, position, size)
+    raw = b"".join(parts) if unpacker.eof else b""
+    if not raw.startswith(_WARC):
+        return _Member(None, position, size)
+    return _Member(raw, position - len(unpacker.unused_data), size)
 
 
-def _find_next_member(data: ByteBuffer, start: int) -> int:
-    while (found := data.find(_MAGIC, start)) >= 0:
-        member, _ = _inflate_member(data, found)
-        if member is not None and member.startswith(_WARC):
-            return found
-        start = found + 1
-    return len(data)
+class _MemberSearch:
+    """Finds whole records behind damage.
+
+    Bytes that look like the beginning of a member may each unpack up to the end of the file. So that the work grows
+    with the size of the file only, what was unpacked in vain is skipped once it is much more than the file so far.
+    """
+
+    def __init__(self, data: ByteBuffer) -> None:
+        self._data = data
+        self._wasted = 0
+
+    def find(self, start: int) -> int:
+        """The place of the next whole record at or behind `start`; the end of the data if there is none."""
+        while (found := self._data.find(_MAGIC, start)) >= 0:
+            member = _inflate_member(self._data, found)
+            if member.raw is not None:
+                return found
+            self._wasted += member.end - found + member.size
+            is_too_much = self._wasted > 4 * found + _SEARCH_BYTES
+            start = max(found + 1, member.end if is_too_much else 0)
+        return len(self._data)
 
 
 def _describe_record(raw: bytes, offset: int, length: int) -> ScannedWarcRecord:

@@ -8,7 +8,7 @@ Besides the verdict: the genre of a page, and its words for the topic's table.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -70,8 +70,8 @@ class PageFeatures:
         self._vocabulary = vocabulary
         self.genre = genre
         self._feeds_topic = feeds
-        # The table also learns from irrelevant pages (S3-11).
-        self.counts_irrelevant = False
+        # Later pages that the topic's table learns from: relevant ones, all (S3-11), or none: the table is static.
+        self.counted_pages: Literal["relevant", "all", "none"] = "relevant"
         self._judge_terms = judge_terms
         self._with_link_score = with_link_score
         self._site_text = site_text
@@ -199,7 +199,7 @@ class PageAnalyzer:
         read: Callable[[Page], Reading],
         judge: Judge,
         ranker: Ranker,
-        notes: PageFeatures,
+        features: PageFeatures,
         learners: Mapping[str, Learns],
         *,
         records: bool = True,
@@ -208,13 +208,13 @@ class PageAnalyzer:
         self._read = read
         self._judge = judge
         self._ranker = ranker
-        self._features = notes
+        self._features = features
         self.learners = learners
         self.make_records = records
 
     @property
     def parts(self) -> tuple[Parser, Callable[[Page], Reading], Judge, Ranker, PageFeatures]:
-        """The parser, judge and ranker."""
+        """Everything that an analyzer is made of, but for its learners."""
         return self._parser, self._read, self._judge, self._ranker, self._features
 
     def restore(self, name: str, state: bytes) -> None:
@@ -267,7 +267,8 @@ class PageAnalyzer:
         page, alone = reading.page, self.judge(reading)
         verdict = self._features.combined_verdict(alone, lead)
         # A table may be built from all seeds (S3-12); later relevant pages feed it, and others show what is filler.
-        feeds_topic = verdict.relevant or lead.depth == 0 or self._features.counts_irrelevant
+        counted = self._features.counted_pages
+        feeds_topic = lead.depth == 0 or counted == "all" or (counted == "relevant" and verdict.relevant)
         counts, surfaces = self.expansion_terms(reading) if feeds_topic else ((), ())
         return Analysis(
             title=page.title[:500],

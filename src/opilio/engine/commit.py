@@ -13,8 +13,8 @@ from opilio.core.events import BatchCommitted, CrawlStopped, Event, HostBackedOf
 from opilio.core.protocols import DuplicateDetector, Frontier, LinkScorer
 from opilio.core.records import HostLease, Lead, Outcome, PageChange
 from opilio.core.urls import host_of
-from opilio.engine.commands import LabelInbox
 from opilio.engine.discovered_urls import AliasFinder, OutgoingLeads, SiteDiscovery
+from opilio.engine.labels import LabelInbox
 from opilio.engine.learning import LearnerGroup
 from opilio.engine.politeness.robots import RobotsRules
 from opilio.engine.politeness.traps import UrlFilter, save_given_up
@@ -79,14 +79,14 @@ class BatchCommitter:
         targets: CommitTargets,
         learning: LearnerGroup,
         link_scorer: LinkScorer,
-        bounds: VisitLimits,
+        limits: VisitLimits,
         publish: Callable[[str, bytes], None],
     ) -> None:
         self._targets = targets
         self._learning = learning
         self._link_scorer = link_scorer
         self._labels = LabelInbox(targets.collection, targets.writer, targets.frontier, learning, link_scorer)
-        self._outgoing = OutgoingLeads(targets.collection.connection, link_scorer, bounds)
+        self._outgoing = OutgoingLeads(targets.collection.connection, link_scorer, limits)
         self._aliases = AliasFinder(targets.collection.connection)
         self._publish_state = publish
         # Figures for observers, as last written.
@@ -160,6 +160,7 @@ class BatchCommitter:
     def _control_waste(self, batch: "_Batch") -> None:
         """Before links are queued: those of a place that was just given up are refused."""
         url_filter = self._targets.url_filter
+        url_filter.note_visits(batch.outcomes)
         if (yields := url_filter.yields) is not None:
             boosted = url_filter.host_rules.boosted_hosts
             found = yields.update(batch.new_outcomes, self._targets.frontier, boosted, batch.now)

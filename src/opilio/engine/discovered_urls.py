@@ -3,7 +3,8 @@
 A page that names another URL as its canonical one (rel=canonical) is an alias if both have the same title and about the
 same number of words. The links that the original of a copy does not have are followed: pages of a gallery or listing
 can have equal words and different links. A mirror has the same links as its original at another place: equal paths, or
-equal paths relative to the page. They are not followed.
+equal paths relative to the page. They are not followed. A mirror of another domain must have shown several copies and
+little else: otherwise a stranger's copy of one page, fetched first, would keep the crawl from the rest of a site.
 
 In a first crawl sitemaps (robots.txt, /sitemap.xml, index files) and feeds are read too, on hosts of seeds and hosts
 with a relevant page. The number of listed URLs is limited per host, so that a sitemap of a million URLs does not fill
@@ -23,10 +24,11 @@ from opilio.core.protocols import Database, LinkScorer
 from opilio.core.records import Lead, Outcome, PageChange, SitemapEntry, Tier, url_key
 from opilio.core.settings import Settings
 from opilio.core.urls import host_of, origin_of
+from opilio.engine.politeness.host_yield import foreign_domain
 from opilio.engine.politeness.robots import decode_rules
 from opilio.engine.visit import VisitLimits
 from opilio.rank.link_scores import pack, unpack
-from opilio.seeds.finder import count_query_words
+from opilio.seeds.queries import count_query_words
 from opilio.store.pages import page_outline, page_url
 from opilio.store.versions import links_of
 from opilio.store.writer import stored_robots
@@ -35,6 +37,8 @@ from opilio.store.writer import stored_robots
 MAX_COPIES_FOLLOWED = 100
 MAX_TRACKED_ORIGINALS = 20_000
 ON_ORIGINAL = "also on the original"
+MIN_MIRROR_PAGES = 5
+MIN_MIRROR_SHARE = 0.8  # of the pages of its host
 
 
 class _PageOutline(NamedTuple):
@@ -85,6 +89,19 @@ class CopyLinkFilter:
         self._connection = connection
         self._enabled = enabled
         self._followed: Counter[int] = Counter()
+        self._pages: Counter[str] = Counter()
+        # By two hosts of different domains: pages that both have, whichever was fetched first.
+        self._shared: Counter[tuple[str, ...]] = Counter()
+
+    def count_page(self, page: Outcome) -> None:
+        """Count a page for its host; each before its links are filtered."""
+        host = page.lead.host
+        self._pages[host] += 1
+        original = host_of(page_url(self._connection, page.duplicate_of)) if page.duplicate_of else ""
+        if foreign_domain(original, host):
+            self._shared[_both(host, original)] += 1
+        evict_oldest(self._pages, MAX_TRACKED_HOSTS)
+        evict_oldest(self._shared, MAX_TRACKED_HOSTS)
 
     def distinct_links(self, copy: Outcome) -> Outcome | None:
         """The copy with the links to follow; None if there are none."""
@@ -98,7 +115,8 @@ class CopyLinkFilter:
             return None
         known = unpack(links_of(self._connection, original))
         known_keys = set(np.frombuffer(known.keys, dtype=np.int64).tolist())
-        places = {place for url in known.urls for place in _places(url, original_url)}
+        is_mirror = self._is_mirror(copy.lead.host, host_of(original_url))
+        places = {place for url in known.urls for place in _places(url, original_url)} if is_mirror else frozenset()
         keys = np.frombuffer(links.keys, dtype=np.int64).tolist()
         repeated = {
             index: ON_ORIGINAL
@@ -111,6 +129,17 @@ class CopyLinkFilter:
         evict_oldest(self._followed, MAX_TRACKED_ORIGINALS)
         columns = msgspec.structs.replace(links, dropped=repeated | links.dropped)
         return msgspec.structs.replace(copy, analysis=msgspec.structs.replace(copy.analysis, links=pack(columns)))
+
+    def _is_mirror(self, host: str, original: str) -> bool:
+        """May the host's links be taken for those of the original's host at another place?"""
+        if not foreign_domain(original, host):
+            return True
+        shared = self._shared[_both(host, original)]
+        return shared >= MIN_MIRROR_PAGES and shared >= MIN_MIRROR_SHARE * self._pages[host]
+
+
+def _both(one: str, other: str) -> tuple[str, ...]:
+    return tuple(sorted((one, other)))
 
 
 def _places(url: str, page: str) -> tuple[str, ...]:
@@ -212,6 +241,8 @@ class OutgoingLeads:
         pages: list[Outcome] = []
         leads: list[list[Lead] | None] = []
         for outcome in outcomes:
+            if outcome.analysis is not None and outcome.analysis.verdict is not None:
+                self._copy_links.count_page(outcome)
             redirects = self._redirect_leads(outcome)
             page = self._copy_links.distinct_links(outcome) if redirects is None and outcome.duplicate_of else outcome
             leads.append(redirects if page is not None else [])

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Sequence
+from functools import lru_cache
 
 from opilio.core.caches import evict_oldest
 from opilio.core.clock import Clock
@@ -150,6 +151,8 @@ class DomainWindows:
         return LeaseResult(lease=lease, delay_s=lease.delay_s, wake_at=now + wait_s, wait_reason=reason)
 
 
+# With every lease, the hosts of all visits in flight are grouped.
+@lru_cache(maxsize=1 << 12)
 def _group_of(host: str) -> str:
     """The domain of a host, or its address without the port."""
     return domain_of(host) or host.rpartition(":")[0] or host
@@ -176,6 +179,10 @@ class InFlight:
 
     def start(self, leases: Sequence[HostLease], limit: int) -> None:
         """Visit hosts, until `limit` visits are in flight; the others are not visited yet."""
+        self._postponed = False
+        # The common case while all hosts are throttled.
+        if not leases:
+            return
         running, now = [served.lease.host for served in self._running.values()], self._clock.now()
         started, postponed = self._domains.split(leases, running, limit, now)
         self._postponed = bool(postponed)
@@ -252,9 +259,8 @@ class InFlight:
 
     async def wait(self, timeout_s: float) -> None:
         """Wait until a visit finishes, `wake` is called, or the time is over."""
-        timer = asyncio.get_running_loop().call_later(
-            timeout_s, self._wake_event.set
-        )  # wait_for would make a task each time
+        # `asyncio.wait_for` would make a task each time.
+        timer = asyncio.get_running_loop().call_later(timeout_s, self._wake_event.set)
         try:
             await self._wake_event.wait()
         finally:
@@ -273,5 +279,5 @@ class InFlight:
             task.cancel()
         if self._running:
             await asyncio.wait(list(self._running))
-            # `_land` runs after the task.
+            # `_on_done` runs after the task.
             await asyncio.sleep(0)

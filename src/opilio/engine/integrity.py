@@ -11,8 +11,6 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import msgspec
-
 from opilio.core.clock import Clock
 from opilio.core.errors import CollectionError
 from opilio.core.events import PagesLost
@@ -21,12 +19,13 @@ from opilio.core.settings import FetchSettings
 from opilio.core.urls import host_of
 from opilio.dedup import StoredDuplicateDetector
 from opilio.engine.politeness.host_gate import EARLIER_PRIVATE_ADDRESS_REASON, PRIVATE_ADDRESS_REASON
-from opilio.engine.politeness.robots import PRIVATE_ADDRESS
+from opilio.engine.politeness.robots import PRIVATE_ADDRESS, decode_rules
 from opilio.frontier.postgres.frontier import open_frontier
 from opilio.frontier.schema import DONE
 from opilio.frontier.sqlite.queries import shift_times
 from opilio.rank.link_scores import unpack
 from opilio.store.collection import Collection, open_readonly
+from opilio.store.learner_states import STATE_DAMAGED, damaged_states
 from opilio.store.maintain.integrity import (
     CONSISTENCY_QUERIES,
     ORPHAN_QUERIES,
@@ -35,21 +34,14 @@ from opilio.store.maintain.integrity import (
     find_first_lost,
     record_problem,
     run_checks,
-    stored_counts,
     stored_links,
     truncate_at,
 )
 from opilio.store.pages import pages_after
-from opilio.store.run_tables import (
-    STATE_DAMAGED,
-    damaged_states,
-    delete_robots,
-    delete_robots_expiring_after,
-    robots_rows,
-)
+from opilio.store.run_tables import delete_robots, delete_robots_expiring_after, robots_rows
 from opilio.store.versions import last_answer
 from opilio.store.warc import read_member, warc_name
-from opilio.store.writer import CollectionWriter
+from opilio.store.writer import CollectionWriter, stored_counts
 
 RECORDS_PER_CHECK = 300
 START_SEQ = 0
@@ -180,22 +172,14 @@ def requeue_pages(collection: Collection, pages: Sequence[LostPage]) -> None:
     open_frontier(collection.connection).revive([(page.host, page.key) for page in pages])
 
 
-class _RobotsReachability(msgspec.Struct):
-    """The fields of stored robots.txt rules that recovery needs."""
-
-    asked: bool = True
-    why: str = ""
-
-
-_decode_reachability = msgspec.msgpack.Decoder(_RobotsReachability).decode
-
-
 def retry_unreachable(collection: Collection, frontier: Frontier, fetch: FetchSettings, now: float) -> None:
     """Delete the rules of hosts that were unreachable; those in private networks only if they are allowed now."""
     db, reaches_private = collection.connection, fetch.allow_private or bool(fetch.proxy)
     for row in robots_rows(db):
-        met = _decode_reachability(row.rules)
-        if not met.asked and (reaches_private if met.why == PRIVATE_ADDRESS else row.expires_at > now):
+        rules = decode_rules(row.rules)
+        if rules is None or rules.asked:
+            continue
+        if reaches_private if rules.why == PRIVATE_ADDRESS else row.expires_at > now:
             delete_robots(db, row.origin)
             for reason in (PRIVATE_ADDRESS_REASON, EARLIER_PRIVATE_ADDRESS_REASON):
                 frontier.reopen_host(host_of(row.origin), reason, now)

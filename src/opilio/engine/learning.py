@@ -10,7 +10,7 @@ from opilio.core.events import Event
 from opilio.core.protocols import Learns
 from opilio.core.records import Lead, Outcome
 from opilio.store.collection import Collection
-from opilio.store.run_tables import LearnerJournal
+from opilio.store.learner_states import LearnerJournal
 
 
 class Owner(NamedTuple):

@@ -15,7 +15,7 @@ from itertools import islice
 import msgspec
 import numpy as np
 
-from opilio.core.protocols import BaseLearner, FeatureEffect, FrontierEntry, LinkExplanation, SiblingSuccess
+from opilio.core.protocols import BaseLearner, FeatureEffect, FrontierEntry, LinkExplanation
 from opilio.core.records import Outcome, Tier, url_key
 from opilio.core.urls import host_of
 from opilio.engine.learning import NO_OWNER, JournaledLearner, Owner, state_name
@@ -53,19 +53,9 @@ def explain_link(committee: Committee, row: int, names: Mapping[int, str]) -> Li
         score,
         parts,
         list(by_name.items()),
-        _siblings(committee, row),
+        committee.sibling_successes(rows["groups"][row, : committee.pool.used_contexts(row)]),
         committee.visits_learned,
     )
-
-
-def _siblings(committee: Committee, row: int) -> list[SiblingSuccess]:
-    rows = committee.pool.rows
-    used = int(min(rows["contexts"][row], MAX_CONTEXTS))
-    groups = rows["groups"][row, :used]
-    tries = committee._sibling_groups.tries(groups)
-    means = committee._sibling_groups.rate(groups, 0.0, 1e-9)
-    outcomes = zip(tries.tolist(), means.tolist(), strict=True)
-    return [SiblingSuccess(at, int(tried), mean) for at, (tried, mean) in enumerate(outcomes) if tried]
 
 
 CALIBRATION_WINDOW = 300
@@ -253,11 +243,11 @@ class CommitteeLearner(BaseLearner):
             page = SourcePage(parent, self._is_relevant(parent), tunnel)
             found = unpack_features([lead.features for lead in leads])
             self.committee.add_links(page, [lead.host for lead in leads], [lead.key for lead in leads], found)
-        queue = self.committee.pool
-        held = [entry for entry in entries if entry.lead.key in queue.row_of]
+        pool = self.committee.pool
+        held = [entry for entry in entries if entry.lead.key in pool.row_of]
         self.committee.restore_counts({entry.lead.key: entry.times_found for entry in held})
         for entry in held:
-            queue.scores[queue.row_of[entry.lead.key]] = max(0.0, entry.lead.score)
+            pool.scores[pool.row_of[entry.lead.key]] = max(0.0, entry.lead.score)
 
     def load_link(self, entry: FrontierEntry) -> int | None:
         """Put the link of a frontier's entry into the pool; returns its row, or None for a link without features."""

@@ -15,13 +15,15 @@ from typing import Protocol
 
 from opilio.core.clock import Clock, VirtualClock
 from opilio.core.events import BatchCommitted, CrawlStopped, Event, EventListener
-from opilio.core.records import HostLease, Outcome, PageChange
+from opilio.core.records import HostLease
 from opilio.core.settings import EngineSettings, StopSettings
 from opilio.engine.commands import COMMAND_POLL_S
 from opilio.engine.in_flight import DownloadWindow, InFlight, LeaseSize, commit_wait_s
 from opilio.engine.reseeding import Reseeding
 from opilio.engine.visit import LeaseResult, Visitor
 from opilio.store.writer import CrawlCounts
+
+PAGE_LIMIT_REACHED = "page limit reached"
 
 
 class StopRules:
@@ -37,9 +39,11 @@ class StopRules:
         """Count a judged page."""
         self._recent.append(relevant)
 
-    def set_expected(self, relevant: float | None) -> None:
-        """The expected number of relevant pages still to be found, if known."""
-        self._expected = relevant
+    def record_batch(self, batch: BatchCommitted) -> None:
+        """Count the new pages of a commit."""
+        self._expected = batch.expected
+        for relevant in batch.new_verdicts:
+            self.record_page(relevant)
 
     @property
     def max_wait_s(self) -> float:
@@ -55,7 +59,7 @@ class StopRules:
         """Why to stop now, or an empty string."""
         rules = self._settings
         if rules.pages and counts.pages >= rules.pages:
-            return f"page limit reached ({rules.pages} pages)"
+            return f"{PAGE_LIMIT_REACHED} ({rules.pages} pages)"
         if rules.fetches and counts.fetched >= rules.fetches:
             return f"fetch limit reached ({rules.fetches} fetches)"
         if rules.relevant and counts.relevant >= rules.relevant:
@@ -144,22 +148,22 @@ class Engine:
 
     def __init__(
         self,
-        stages: EngineParts,
+        parts: EngineParts,
         engine: EngineSettings,
         stop: StopSettings,
         lease_size: LeaseSize,
         *,
         gradual: bool = False,
     ) -> None:
-        self._parts = stages
+        self._parts = parts
         # Of tests and replays: visits run in lock-step, and only the engine lets time pass.
-        self._virtual_clock = stages.clock if isinstance(stages.clock, VirtualClock) else None
+        self._virtual_clock = parts.clock if isinstance(parts.clock, VirtualClock) else None
         self._settings = engine
-        self._stop_rules = StopRules(stop, stages.clock.now())
-        self._download_window = DownloadWindow(engine, stages.counts.pages, gradual=gradual)
+        self._stop_rules = StopRules(stop, parts.clock.now())
+        self._download_window = DownloadWindow(engine, parts.counts.pages, gradual=gradual)
         self._lease_size = lease_size
-        self._in_flight = InFlight(stages.visitor.serve, stages.clock)
-        self._renew_at = stages.clock.now() + engine.lease_s / 3
+        self._in_flight = InFlight(parts.visitor.serve, parts.clock)
+        self._renew_at = parts.clock.now() + engine.lease_s / 3
         self._requested_stop = ""
         self._listeners: list[EventListener] = []
 
@@ -210,32 +214,34 @@ class Engine:
             "" if self._in_flight.running or self._in_flight.finished else self._parts.committer.stop_reason(now)
         )
 
-    def _remaining_urls(self) -> int:
-        """The number of URLs that may still be requested."""
-        return self._stop_rules.remaining_urls(self._parts.counts) - self._in_flight.pending_urls
+    def _remaining_urls(self, pending: int) -> int:
+        """The number of URLs that may still be requested, while `pending` ones are in flight."""
+        return self._stop_rules.remaining_urls(self._parts.counts) - pending
 
     def _lease(self) -> None:
         """Fill the free connections with the best hosts that may be fetched from now."""
-        stages, now = self._parts, self._parts.clock.now()
+        committer, now = self._parts.committer, self._parts.clock.now()
         # A visit that waits for a slow response must keep its host.
         if now >= self._renew_at:
-            stages.committer.renew(self._in_flight.leases, now, self._settings.lease_s)
+            committer.renew(self._in_flight.leases, now, self._settings.lease_s)
             self._renew_at = now + self._settings.lease_s / 3
-        room, hosts = self._remaining_urls(), self._wanted_hosts()
+        # Counted once for each turn of the loop: it takes time for each visit in flight.
+        pending = self._in_flight.pending_urls
+        room, hosts = self._remaining_urls(pending), self._wanted_hosts(pending)
         if hosts > 0:
             urls = self._lease_size.urls(room, hosts, self._in_flight.running)
             wanted = min(self._in_flight.wanted(hosts), room)
-            leases = stages.committer.lease(now, wanted, urls, self._settings.lease_s)
-            self._in_flight.start(leases, self._in_flight.running + self._free_connections())
+            leases = committer.lease(now, wanted, urls, self._settings.lease_s)
+            self._in_flight.start(leases, self._in_flight.running + self._free_connections(pending))
             self._lease_size.adapt(leases, hosts, self._in_flight.running)
 
-    def _free_connections(self) -> int:
+    def _free_connections(self, pending: int) -> int:
         """The number of hosts that may be visited beside those in flight; none if it is not positive."""
-        return min(self._download_window.limit - self._in_flight.running, self._remaining_urls())
+        return min(self._download_window.limit - self._in_flight.running, self._remaining_urls(pending))
 
-    def _wanted_hosts(self) -> int:
+    def _wanted_hosts(self, pending: int) -> int:
         """The number of hosts to lease now; none if it is not positive."""
-        return self._lease_size.hosts(self._free_connections(), self._in_flight.pending_urls)
+        return self._lease_size.hosts(self._free_connections(pending), pending)
 
     async def _wait_for_progress(self) -> None:
         """Wait until a visit finishes, a host wakes, or a commit is due."""
@@ -244,7 +250,7 @@ class Engine:
             await self._advance_virtual_clock(self._virtual_clock)
             return
         timeout = commit_wait_s(self._settings.batch) if self._in_flight.finished else 1.0
-        if self._wanted_hosts() > 0 and not self._parts.commands.paused:
+        if self._wanted_hosts(self._in_flight.pending_urls) > 0 and not self._parts.commands.paused:
             wakes_at = self._parts.committer.wakes_at()
             if wakes_at is not None:
                 timeout = min(timeout, max(0.001, wakes_at - clock.now()))
@@ -275,11 +281,9 @@ class Engine:
         """Pass committed events to the listeners."""
         for event in events:
             if isinstance(event, BatchCommitted):
-                self._stop_rules.set_expected(event.expected)
-                for outcome in event.outcomes:
-                    if outcome.analysis is not None and outcome.analysis.verdict is not None and _is_new(outcome):
-                        self._stop_rules.record_page(outcome.relevant)
-                        self._download_window.record_page(outcome.relevant)
+                self._stop_rules.record_batch(event)
+                for relevant in event.new_verdicts:
+                    self._download_window.record_page(relevant)
             for listener in self._listeners:
                 listener(event)
 
@@ -320,7 +324,3 @@ def describe_wait(wait_s: float, counts: CrawlCounts) -> str:
     """The stop reason of a crawl whose hosts all have to wait."""
     nothing = "" if counts.pages else "no page could be fetched; "
     return f"{nothing}every host left has to wait {wait_s:.0f} s or more; run again later to resume"
-
-
-def _is_new(outcome: Outcome) -> bool:
-    return outcome.change is PageChange.NEW

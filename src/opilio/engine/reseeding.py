@@ -18,19 +18,10 @@ from opilio.core.protocols import Frontier, SeedSource
 from opilio.core.records import Lead, Seed, Tier, UrlState, url_key
 from opilio.core.settings import Settings
 from opilio.core.urls import host_of
-from opilio.fetch.http import is_private_host
+from opilio.fetch.addresses import is_private_host
 from opilio.frontier.sqlite.queries import host_wakes_at
-from opilio.seeds.finder import (
-    FoundSeeds,
-    IsWord,
-    QueryYield,
-    SeedRequest,
-    candidate_queries,
-    distinctive_words,
-    exhaustion_reason,
-    find_seeds,
-    next_query,
-)
+from opilio.seeds.finder import FoundSeeds, SeedRequest, find_seeds
+from opilio.seeds.queries import IsWord, QueryYield, candidate_queries, distinctive_words, exhaustion_reason, next_query
 from opilio.store.collection import Collection
 from opilio.store.pages import sample_texts
 from opilio.store.run_tables import SeedQuery, count_judged, last_location, read_seed_queries, write_seed_query
@@ -205,11 +196,11 @@ MAX_SEED_WAIT_S = 60.0
 class SeedProgress:
     """Whether all seeds were visited. A pending seed is queued, in flight, or redirects to such a page."""
 
-    def __init__(self, seeds: Iterable[str], frontier: Frontier, collection: Collection, hops: int) -> None:
+    def __init__(self, seeds: Iterable[str], frontier: Frontier, collection: Collection, max_redirects: int) -> None:
         self._pending = list(seeds)
         self._frontier = frontier
         self._collection = collection
-        self._max_redirects = hops
+        self._max_redirects = max_redirects
 
     def is_finished(self, now: float) -> bool:
         """Whether no seed is pending. Called with every commit, so it stops at the first pending one."""

@@ -80,14 +80,14 @@ class Visitor:
         pool: AnalysisPool,
         host_gate: HostGate,
         clock: Clock,
-        bounds: VisitLimits,
+        limits: VisitLimits,
         rng: random.Random,
     ) -> None:
         self._fetcher = fetcher
         self._pool = pool
         self._host_gate = host_gate
         self._clock = clock
-        self._limits = bounds
+        self._limits = limits
         self._rng = rng
         # By host: responses in a row that reported overload.
         self._host_failures: Counter[str] = Counter()

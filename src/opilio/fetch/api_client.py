@@ -14,6 +14,7 @@ import pycurl
 from opilio.core.clock import Clock, SystemClock
 from opilio.core.records import Failure, FetchResult
 from opilio.core.urls import host_of
+from opilio.fetch.addresses import refused_proxy_host
 from opilio.fetch.curl import CurlDriver, set_tls
 from opilio.fetch.curl_transfer import Transfer
 from opilio.fetch.decoding import ACCEPT_ENCODING
@@ -24,7 +25,6 @@ from opilio.fetch.http import (
     classify_curl_error,
     parse_retry_after,
     redirect_target,
-    refused_proxy_host,
 )
 
 _ACCEPT_HEADERS = ("Accept: application/json, */*;q=0.5", f"Accept-Encoding: {ACCEPT_ENCODING}")

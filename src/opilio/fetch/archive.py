@@ -1,8 +1,10 @@
 """A web made of archives: WARC and WACZ files. `ArchiveFetcher` answers requests from them, without the network."""
 
+import lzma
 import mmap
 import os
 import zipfile
+import zlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -11,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import xxhash
 from msgspec.structs import replace
 
 from opilio.core.errors import OfflineWebError
@@ -32,9 +35,14 @@ from opilio.fetch.http import redirect_target
 _LOCAL_HEADER_BYTES = 30  # of a ZIP entry, before its name
 _ZIP_SUFFIX = ".wacz"
 _WARC_SUFFIXES = (".warc", ".warc.gz")
+# What the library raises for damaged, encrypted and unknown entries.
+_ZIP_ERRORS = (zipfile.BadZipFile, RuntimeError, OSError, ValueError, EOFError, zlib.error, lzma.LZMAError)
+# Of a packed WARC file, which is unpacked in memory. The specification of WACZ wants these files stored.
+_MAX_UNPACKED_BYTES = 1 << 30
 _COLUMN_TYPES = "qqqdh"  # of an index
 _MIN_CACHED_RECORDS = 500  # a smaller archive is scanned in 40 ms
 _KEEP_INDEX_S = 90 * 86_400.0
+_CHECKSUM_BYTES = 8  # at the beginning of a saved index
 
 
 class _ArchiveIndex(msgspec.Struct, array_like=True):
@@ -217,21 +225,26 @@ def _index_path(cache: Path, path: Path) -> Path:
 
 
 def _load_index(path: Path) -> _ArchiveIndex | None:
-    """A saved index; None if there is none that can be read."""
+    """A saved index; None if there is none that can be read, or if it is not as it was written."""
     try:
-        index = msgspec.msgpack.decode(path.read_bytes(), type=_ArchiveIndex)
+        data = path.read_bytes()
+        index = msgspec.msgpack.decode(data[_CHECKSUM_BYTES:], type=_ArchiveIndex) if _is_intact(data) else None
         os.utime(path)
     except (OSError, msgspec.DecodeError):
         return None
-    sizes = {len(values) // array(kind).itemsize for kind, values in zip(_COLUMN_TYPES, index.columns, strict=False)}
-    return index if len(index.columns) == len(_COLUMN_TYPES) and sizes == {len(index.urls)} else None
+    return index
+
+
+def _is_intact(data: bytes) -> bool:
+    return data[:_CHECKSUM_BYTES] == xxhash.xxh3_64_digest(data[_CHECKSUM_BYTES:])
 
 
 def _save_index(path: Path, index: _ArchiveIndex) -> None:
     """Save an index, and remove those that were not used for long; without a writable cache nothing is saved."""
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, msgspec.msgpack.encode(index))
+        data = msgspec.msgpack.encode(index)
+        write_atomically(path, xxhash.xxh3_64_digest(data) + data)
         oldest = path.stat().st_mtime - _KEEP_INDEX_S
         for other in path.parent.glob("*.index"):
             if other.stat().st_mtime < oldest:
@@ -281,8 +294,8 @@ def _open_archive(path: Path) -> list[ByteBuffer]:
     try:
         data = _map_file(path)
         return list(_wacz_parts(path, data)) if data[:2] == b"PK" else [data]
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        reason = getattr(error, "strerror", "") or str(error)
+    except _ZIP_ERRORS as error:
+        reason = getattr(error, "strerror", "") or str(error) or "the archive is cut"
         raise OfflineWebError(f"{path}: can't be read as WARC or WACZ: {reason}") from error
 
 
@@ -291,6 +304,8 @@ def _wacz_parts(path: Path, data: mmap.mmap) -> Iterator[ByteBuffer]:
         for entry in archive.infolist():
             if entry.filename.endswith(_WARC_SUFFIXES):
                 if entry.compress_type != zipfile.ZIP_STORED:
+                    if entry.file_size > _MAX_UNPACKED_BYTES:
+                        raise ValueError(f"{entry.filename} is packed and larger than 1 GB: store it unpacked")
                     yield archive.read(entry)
                     continue
                 start = entry.header_offset
@@ -304,7 +319,8 @@ class _BufferPart:
 
     def __init__(self, data: mmap.mmap, start: int, size: int) -> None:
         self._data = data
-        self._start = start
+        # A damaged archive may name any place.
+        self._start = min(start, len(data))
         self._end = min(start + size, len(data))
 
     def __len__(self) -> int:

@@ -9,6 +9,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import Awaitable, Callable
+from html import escape
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -70,6 +71,7 @@ class _Visit:
     """One page that is being rendered."""
 
     def __init__(self, fetched: FetchResult, load: LoadResource) -> None:
+        self.url = fetched.url
         self._fetched = fetched
         self._load = load
         # The page itself.
@@ -186,7 +188,7 @@ class ChromiumBrowser:
             return self._browser
 
     async def _run_scripts(self, page: "Page", visit: _Visit) -> None:
-        await page.goto(visit._fetched.url, wait_until="domcontentloaded", timeout=self._limits.timeout_s * 1000)
+        await page.goto(visit.url, wait_until="domcontentloaded", timeout=self._limits.timeout_s * 1000)
         await _settle(page, visit)
         for _ in range(self._limits.scrolls):
             before = await page.evaluate(_SIZE)
@@ -197,8 +199,6 @@ class ChromiumBrowser:
 
     def _with_targets(self, html: str, targets: list[str]) -> bytes:
         """The DOM, and where scripts would have gone as links."""
-        from html import escape
-
         links = "".join(f'<p><a href="{escape(url)}">{escape(url)}</a></p>' for url in targets[:5])
         return html.encode("utf-8", "replace")[: self._limits.dom_bytes] + links.encode("utf-8", "replace")
 

@@ -11,7 +11,7 @@ within its callbacks, so these only record what to do.
 
 import asyncio
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import pycurl
@@ -20,6 +20,8 @@ from msgspec.structs import replace
 from opilio.core.clock import Clock, SystemClock
 from opilio.core.records import NOT_SENT_FAILURE, Failure, FetchResult
 from opilio.core.urls import host_of
+from opilio.fetch.addresses import refused_proxy_host
+from opilio.fetch.cookies import CookieJars
 from opilio.fetch.curl_transfer import BodyBudget, Transfer
 from opilio.fetch.decoding import ACCEPT_ENCODING
 from opilio.fetch.http import (
@@ -30,7 +32,6 @@ from opilio.fetch.http import (
     classify_curl_error,
     parse_retry_after,
     redirect_target,
-    refused_proxy_host,
 )
 from opilio.fetch.resolver import Addresses, NameResolver
 
@@ -150,8 +151,6 @@ _CONDITIONAL_HEADERS = {
 _NOT_MODIFIED = 304
 # Larger than libcurl's 16 KiB, so that most pages arrive in one or two callbacks.
 _BUFFER_BYTES = 64 << 10
-# When the cookies of all hosts take more than this, all are forgotten. A host may set 150 cookies of 4 KB.
-MAX_COOKIE_BYTES, _COOKIE_OVERHEAD_BYTES = 8 << 20, 200
 
 
 class CurlFetcher:
@@ -186,10 +185,7 @@ class CurlFetcher:
         self._headers = [f"Accept: {_PAGES}{documents}*/*;q=0.1", f"Accept-Encoding: {ACCEPT_ENCODING}"]
         if self._network.language:
             self._headers.append(f"Accept-Language: {self._network.language}, *;q=0.5")
-        self._cookie_bytes = 0
-        self._cookies = pycurl.CurlShare() if self._network.cookies else None
-        if self._cookies is not None:
-            self._cookies.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_COOKIE)
+        self._cookies = CookieJars() if self._network.cookies else None
 
     async def fetch(self, url: str, validators: Mapping[str, str] | None = None) -> FetchResult:
         """Fetch one URL; `validators` (ETag, Last-Modified or the request headers for them) make it conditional."""
@@ -269,6 +265,8 @@ class CurlFetcher:
         if not transfer.url.startswith(("http://", "https://")):
             raise ValueError("not an http or https address")
         handle.setopt(pycurl.URL, transfer.url.encode("utf-8"))
+        if self._cookies is not None:
+            self._cookies.use(handle, transfer.url)
         headers = [*self._headers, *conditional_headers(validators or {})]
         if (identity := self._network.identity) is not None:
             headers += identity.headers(transfer.url, self._clock.now())
@@ -314,8 +312,8 @@ class CurlFetcher:
         found = FetchResult(url=transfer.url, headers=headers)
         location = redirect_target(status, found.header("location"), transfer.url)
         sets_cookie = self._cookies is not None and found.header("set-cookie") != ""
-        if sets_cookie:
-            self._bound_cookies(handle, headers)
+        if self._cookies is not None and sets_cookie:
+            self._cookies.add(handle, transfer.url, headers)
         # Often to another spelling of the same URL. With a new cookie, the same request can succeed.
         if location == transfer.url and not sets_cookie:
             location, transfer.failure = "", Failure("redirect-loop", "redirects to itself")
@@ -335,14 +333,6 @@ class CurlFetcher:
             failure=transfer.failure,
             truncated="" if transfer.failure else transfer.truncated,
         )
-
-    def _bound_cookies(self, handle: pycurl.Curl, headers: Sequence[tuple[str, str]]) -> None:
-        for name, value in headers:
-            if name.lower() == "set-cookie":
-                self._cookie_bytes += len(value) + _COOKIE_OVERHEAD_BYTES
-        if self._cookie_bytes > MAX_COOKIE_BYTES:
-            self._cookie_bytes = 0
-            handle.setopt(pycurl.COOKIELIST, "ALL")
 
     def _new_handle(self) -> pycurl.Curl:
         handle = pycurl.Curl()
@@ -365,7 +355,6 @@ class CurlFetcher:
         if self._cookies is not None:
             # An empty file name starts the cookie engine without reading a file.
             handle.setopt(pycurl.COOKIEFILE, "")
-            handle.setopt(pycurl.SHARE, self._cookies)
         return handle
 
 

@@ -11,12 +11,11 @@ import pycurl
 
 from opilio.core.errors import OpilioError
 from opilio.core.records import Failure
+from opilio.fetch.addresses import is_metadata_address, is_public
 from opilio.fetch.decoding import BodyTooLargeError, Decoder, DecodingError, decode_readable
 from opilio.fetch.http import (
     FetchLimits,
     ResponseFilter,
-    is_metadata_address,
-    is_public,
     is_text,
     parse_content_length,
     parse_headers,

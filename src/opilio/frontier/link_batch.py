@@ -74,7 +74,7 @@ class LinkBatch:
     def admit(self, lead: Lead, host_id: int, host_total: int) -> CachedUrl | None:
         """Queue a URL never seen before, or record why it is refused; `host_total` URLs of its host were accepted."""
         limit = self._policy.limits.host_total
-        reason = self._policy.refusal_reason(lead.url) or (HOST_TOTAL_REACHED if limit and host_total >= limit else "")
+        reason = self._policy.refusal_reason(lead) or (HOST_TOTAL_REACHED if limit and host_total >= limit else "")
         parents = (lead.parent,) if lead.parent else ()
         known = CachedUrl(host_id, 0, finite_or_zero(lead.score), lead.depth, lead.tunnel, lead.parent, parents)
         if reason:

@@ -68,7 +68,7 @@ class MemoryFrontier:
 
     def _admit(self, host: HostQueue, lead: Lead, now: float) -> bool:
         limit = self._policy.limits.host_total
-        reason = self._policy.refusal_reason(lead.url) or (HOST_TOTAL_REACHED if limit and host.total >= limit else "")
+        reason = self._policy.refusal_reason(lead) or (HOST_TOTAL_REACHED if limit and host.total >= limit else "")
         lead = replace(lead, score=finite_or_zero(lead.score))
         if reason:
             host.urls[lead.key] = url = UrlEntry(lead, 0, QueuePosition(0.0))

@@ -24,7 +24,7 @@ from opilio.core.errors import ConfigError
 from opilio.core.records import Lead, Tier
 from opilio.core.settings import Amount, Count, Positive, Seconds, Share
 
-AgingMode = Literal["paper", "base_tiebreak", "off"]
+AgingMode = Literal["arrival", "paper", "base_tiebreak", "off"]
 
 
 class QueuePosition(NamedTuple):
@@ -43,7 +43,11 @@ class QueueTime(NamedTuple):
 
 
 class Order(Protocol):
-    """A policy. `batch` > 0: N-best. `top` > 0: at most `top` URLs per lease (S3-25). `drops`: a due timer deletes."""
+    """Orders queued URLs.
+
+    `batch_size` > 0: N-best. `max_per_lease` > 0: at most this many URLs per lease (S3-25). `drops_expired`: a due
+    timer deletes.
+    """
 
     @property
     def batch_size(self) -> int: ...
@@ -181,15 +185,17 @@ class Expiring(BestFirst, frozen=True, kw_only=True):
 class Aging(BestFirst, frozen=True, kw_only=True):
     """Waiting entries rise: after every `every` insertions `factor` is added to each entry below 1 (S2-39).
 
-    Done lazily (S2-E5): all entries below 1 rise alike, so `base - factor * round of entry` orders them permanently;
-    the timer is the round in which an entry reaches 1 and joins the others there, first come first served.
-    In mode `paper` entries at 1 leave in the order of discovery, so none starves. `base_tiebreak` orders them by the
-    score they came with: a steady stream of better links then keeps a weak one waiting forever. `off` is best-first.
+    Done lazily (S2-E5): all entries below 1 rise alike, so `base - factor * round of entry` orders them permanently.
+    The paper does not say in which order entries at 1 leave. In mode `arrival` those that reached 1 first leave first,
+    within one round by score: the same sum orders them, and an entry of score s waits for later ones of at most
+    (1 - s) / factor rounds, so none starves. In the other modes the timer is the round in which an entry reaches 1:
+    there `paper` takes the order of discovery, which forgets the scores after as many rounds, and `base_tiebreak` the
+    score they came with: a steady stream of better links keeps a weak one waiting forever. `off` is best-first.
     """
 
     factor: float = 0.05
     every: int = 100
-    mode: AgingMode = "paper"
+    mode: AgingMode = "arrival"
 
     def rounds_to_saturate(self, score: float) -> int:
         """How many rounds lift a score to 1.
@@ -206,6 +212,9 @@ class Aging(BestFirst, frozen=True, kw_only=True):
         if self.mode == "off":
             return QueuePosition(score)
         entered = (seq - 1) // self.every
+        if self.mode == "arrival":
+            # Scores above 1 do not rise.
+            return QueuePosition(score if score > 1.0 else round(score - self.factor * entered, 6))
         ripe = entered + self.rounds_to_saturate(score)
         if moment.inserted // self.every >= ripe:
             return QueuePosition(max(score, 1.0) + self._tiebreak(score))
@@ -216,7 +225,7 @@ class Aging(BestFirst, frozen=True, kw_only=True):
         return 1e-8 * score if self.mode == "base_tiebreak" else 0.0
 
     def due_before(self, moment: QueueTime) -> float | None:
-        return None if self.mode == "off" else float(moment.inserted // self.every)
+        return None if self.mode in ("arrival", "off") else float(moment.inserted // self.every)
 
     def display_priority(self, priority: float, inserted: int) -> float:
         if self.mode == "off":
@@ -233,7 +242,7 @@ class MergePolicy(StrEnum):
     """How the score of another link to the same URL counts."""
 
     MAX = "max"  # the better one (default)
-    DISCARD = "discard"  # the first one (S0-07, S4-21)
+    DISCARD = "discard"  # the first one (S4-21)
     SUM = "sum"  # added up over parents (S3-17)
     NOISY_OR = "noisy-or"  # either of them may be right
 
@@ -306,18 +315,18 @@ class FrontierLimits(msgspec.Struct, frozen=True, kw_only=True):
         return self.queued // 16
 
 
-def refuse_nothing(url: str) -> str:  # noqa: ARG001 the signature of a refusal
+def refuse_nothing(*_: object) -> str:
     """Refuse no URL."""
     return ""
 
 
 class FrontierPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How a frontier decides. `refuse` returns why a new URL must not be queued (Traps.check), or ""."""
+    """How a frontier decides. `refusal_reason` returns why a new URL must not be queued, or "" (see `UrlFilter`)."""
 
     order: Order = BestFirst()
     merge: MergePolicy = MergePolicy.MAX
     limits: FrontierLimits = FrontierLimits()
-    refusal_reason: Callable[[str], str] = refuse_nothing
+    refusal_reason: Callable[[Lead], str] = refuse_nothing
     # Hosts that the user wants first. The set may change: the SQLite frontier reads it for every lease.
     boosted: Set[str] = frozenset()
     # Between requests to a host that has no delay of its own.
@@ -342,7 +351,7 @@ def expiring_order(*, lifetime_s: Seconds = 3600.0, top: Count = 0) -> Order:
     return Expiring(lifetime_s=lifetime_s, max_per_lease=top)
 
 
-def aging_order(*, factor: Share = 0.05, every: Positive = 100, mode: AgingMode = "paper") -> Order:
+def aging_order(*, factor: Share = 0.05, every: Positive = 100, mode: AgingMode = "arrival") -> Order:
     if not factor:
         raise ConfigError(f'order.factor = {factor}: must be above 0; use order.mode = "off" to disable raising')
     return Aging(factor=factor, every=every, mode=mode)

@@ -86,18 +86,16 @@ INSERT OR IGNORE INTO frontier_count VALUES (1, 0, 0, 0, 0, 0, 0, 0, 0);
 """
 
 # Only a bounded frontier needs to find the worst URL of all, and only it pays for this index.
-WORST_INDEX_SQL = (
-    "CREATE INDEX IF NOT EXISTS frontier_url_tail ON frontier_url (tier, priority, seq DESC) WHERE state = 0"
-)
+WORST_INDEX = "CREATE INDEX IF NOT EXISTS frontier_url_tail ON frontier_url (tier, priority, seq DESC) WHERE state = 0"
 
 
 def create_frontier_tables(connection: Database, *, bounded: bool = False) -> None:
-    """Create missing tables and indexes. `bounded`: Limits.queued is set."""
+    """Create missing tables and indexes. `bounded`: the number of queued URLs is limited."""
     for statement in TABLES_SQL.split(";\n"):
         if statement.strip():
             connection.execute(statement)
     if bounded:
-        connection.execute(WORST_INDEX_SQL)
+        connection.execute(WORST_INDEX)
 
 
 def pack_keys(keys: tuple[int, ...] | list[int]) -> bytes:
@@ -169,12 +167,10 @@ FRONTIER_TABLES = (
 )""",
     "INSERT INTO frontier_count (id) VALUES (0) ON CONFLICT DO NOTHING",
 )
-# Only a bounded frontier needs to find the worst URL of all, and only it pays for this index.
-WORST_INDEX = "CREATE INDEX IF NOT EXISTS frontier_url_tail ON frontier_url (tier, priority, seq DESC) WHERE state = 0"
 
 
 def create_postgres_frontier(db: Database, *, bounded: bool = False) -> None:
-    """Create missing tables and indexes. `bounded`: Limits.queued is set."""
+    """Create missing tables and indexes. `bounded`: the number of queued URLs is limited."""
     for statement in (*FRONTIER_TABLES, *((WORST_INDEX,) if bounded else ())):
         db.execute(statement)
 

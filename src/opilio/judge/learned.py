@@ -98,7 +98,7 @@ class LearnedJudge(BaseLearner):
         self._lengths: deque[float] = deque(maxlen=COVERAGE_WINDOW)
         self._last_sample: tuple[Reading, TermIds] | None = None
         for page, positive in examples if share else ():
-            self._add_page(self._distinctive_terms(*base.words.example_counts(page)), positive)
+            self.model.add(self._distinctive_terms(*base.words.example_counts(page)), positive)
         if examples and share:
             self.model.fit(base.middle)
 
@@ -145,8 +145,8 @@ class LearnedJudge(BaseLearner):
         if self.model.is_ready and self.share:
             terms = self.sample(reading)
             text_logit = self.model.logit(terms)
-            coverages = self.model.scale.fitted_pages
-            share = self.share * coverages / (coverages + PAGES_FOR_HALF_SHARE)
+            pages = self.model.scale.fitted_pages
+            share = self.share * pages / (pages + PAGES_FOR_HALF_SHARE)
         length = self._relative_length(reading)
         score = logistic((1.0 - share) * logit + share * text_logit - self.length_weight * length)
         words = tuple(
@@ -220,12 +220,12 @@ class LearnedJudge(BaseLearner):
         for page in pages:
             terms = np.frombuffer(page.sample, dtype=np.uint32).astype(np.int64)
             if page.label_weight:
-                self._add_page(terms, page.coverage > 0.5, page.label_weight)
+                self.model.add(terms, page.coverage > 0.5, page.label_weight)
                 continue
             self._coverages.append(page.coverage)
             self._lengths.append(math.log1p(page.words))
             if page.coverage >= self.middle or page.coverage < SURELY_IRRELEVANT_SHARE * self.middle:
-                self._add_page(terms, page.coverage >= self.middle)
+                self.model.add(terms, page.coverage >= self.middle)
         if self._is_refit_due() or any(page.label_weight for page in pages):
             self.model.fit(self._fit_middle(), sum(self._lengths) / len(self._lengths) if self._lengths else 0.0)
 
@@ -237,10 +237,6 @@ class LearnedJudge(BaseLearner):
         return (
             yes >= max(REFIT_RELEVANT_PAGES, REFIT_RELEVANT_SHARE * learned) or no >= REFIT_IRRELEVANT_PAGES or unready
         )
-
-    def _add_page(self, terms: TermIds, positive: bool, weight: float = 1.0) -> None:
-        """Add a labelled page."""
-        self.model.add(terms, positive, weight)
 
     def snapshot(self) -> bytes:
         return msgspec.msgpack.encode(_JudgeState(self.model.state(), list(self._coverages), list(self._lengths)))

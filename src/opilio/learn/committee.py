@@ -118,9 +118,9 @@ class Committee(CommitteeScoring):
 
     def _learn_links(self, visits: Sequence[LinkVisit], rows: RowIndices) -> None:
         """Train the models with the features that the links had in the queue."""
-        queue = self.pool.rows
-        words, dense = queue["words"].take(rows, axis=0), self.dense_features(rows)
-        pages = queue["pages"].take(rows, axis=0)
+        columns = self.pool.rows
+        words, dense = columns["words"].take(rows, axis=0), self.dense_features(rows)
+        pages = columns["pages"].take(rows, axis=0)
         rewards = np.array([visit.reward for visit in visits])
         examples = []
         for at, visit in enumerate(visits):
@@ -131,9 +131,9 @@ class Committee(CommitteeScoring):
                 self._credit.add_visit(_page_hash(visit.key), example)
         self.learn_meanings(rows, dense, rewards)
         self._train(examples)
-        self._sibling_groups.add(queue["groups"].take(rows, axis=0), rewards)
+        self._sibling_groups.add(columns["groups"].take(rows, axis=0), rewards)
         self._tables["page"].add(pages, rewards)
-        self._tables["tag path"].add(queue["path"].take(rows)[:, None], rewards)
+        self._tables["tag path"].add(columns["path"].take(rows)[:, None], rewards)
 
     def _train(self, examples: Sequence[LinkExample]) -> None:
         words = np.array([example.words for example in examples])
@@ -179,13 +179,13 @@ class Committee(CommitteeScoring):
         row = self.pool.row_of.get(visit.key)
         if row is None:
             return
-        queue = self.pool.rows
-        used = int(min(queue["contexts"][row], MAX_CONTEXTS))
-        self._sibling_groups.correct(queue["groups"][row, :used], change)
-        self._tables["page"].correct(queue["pages"][row, :used], change)
-        self._tables["tag path"].correct(queue["path"][row : row + 1], change)
+        columns = self.pool.rows
+        used = self.pool.used_contexts(row)
+        self._sibling_groups.correct(columns["groups"][row, :used], change)
+        self._tables["page"].correct(columns["pages"][row, :used], change)
+        self._tables["tag path"].correct(columns["path"][row : row + 1], change)
         where = np.array([row])
-        example = LinkExample(queue["words"][row].copy(), self.dense_features(where)[0], visit.reward)
+        example = LinkExample(columns["words"][row].copy(), self.dense_features(where)[0], visit.reward)
         self.learn_meanings(where, example.dense[None], np.array([visit.reward]), LABEL_REPEATS)
         self.pool.drop(visit.key)
         for _ in range(LABEL_REPEATS):
@@ -247,9 +247,9 @@ class Committee(CommitteeScoring):
         self._merge_contexts(link_rows, new_contexts)
         rows = distinct(link_rows)
         self.refresh_word_logits(rows)
-        chances, queue = self.scores(rows), self.pool
-        new = queue.scores[rows] == 0.0
-        queue.scores[rows[new]] = chances[new]
+        chances, pool = self.scores(rows), self.pool
+        new = pool.scores[rows] == 0.0
+        pool.scores[rows[new]] = chances[new]
         self._rescoring.add_found(rows)
         scores = np.zeros(links)
         scores[waiting] = chances[np.searchsorted(rows, link_rows)]
@@ -257,22 +257,22 @@ class Committee(CommitteeScoring):
 
     def _rows_for(self, keys: Sequence[int], hosts: Sequence[str], new_contexts: LinkContexts) -> RowIndices:
         """The rows of links; new links get one."""
-        queue, rows = self.pool, self.pool.rows
+        pool, columns = self.pool, self.pool.rows
         # New link -> index of its first occurrence.
         first: dict[int, int] = {}
         for place, key in enumerate(keys):
-            if key not in queue.row_of:
+            if key not in pool.row_of:
                 first.setdefault(key, place)
         if first:
             places = list(first.values())
-            taken = queue.allocate(list(first), [hosts[place] for place in places])
+            taken = pool.allocate(list(first), [hosts[place] for place in places])
             for name in ("words", "path", "prefixes", "meaning"):
-                rows[name][taken] = new_contexts.features[name][places]
-            self.meaning.active = self.meaning.active or bool(rows["meaning"][taken].any())
-            rows["dense"][taken, FEATURE_INDEX["bias"]] = 1.0
-            rows["dense"][taken, FEATURE_INDEX["tunnel"]] = new_contexts.tunnel_depths[places]
+                columns[name][taken] = new_contexts.features[name][places]
+            self.meaning.active = self.meaning.active or bool(columns["meaning"][taken].any())
+            columns["dense"][taken, FEATURE_INDEX["bias"]] = 1.0
+            columns["dense"][taken, FEATURE_INDEX["tunnel"]] = new_contexts.tunnel_depths[places]
             self.refresh_word_values(np.array(taken))
-        return np.array([queue.row_of[key] for key in keys], dtype=np.int64)
+        return np.array([pool.row_of[key] for key in keys], dtype=np.int64)
 
     def _merge_contexts(self, link_rows: RowIndices, new_contexts: LinkContexts) -> None:
         """Merge new contexts into their rows: the maximum of every score, and one sibling group per context."""
@@ -314,16 +314,16 @@ class Committee(CommitteeScoring):
         """Queued links whose score changed enough to matter, as (host, key, new score)."""
         if not self.options.rescore:
             return []
-        rescoring, visits, queue = self._rescoring, self.visits_learned, self.pool
-        if rescoring.all_due(visits, len(queue)):
-            return self._apply_scores(queue.used_rows, *self._rescore_all(visits))
+        rescoring, visits, pool = self._rescoring, self.visits_learned, self.pool
+        if rescoring.all_due(visits, len(pool)):
+            return self._apply_scores(pool.used_rows, *self._rescore_all(visits))
         if not rescoring.front_due(visits):
             return []
-        front = rescoring.front(queue.scores)
+        front = rescoring.front(pool.scores)
         self.refresh_word_logits(front)
         scores = self.scores(front)
         changes = self._apply_scores(front, scores, top_indices(scores, self.options.top))
-        rescoring.mark_front_scored(visits, front, queue.scores)
+        rescoring.mark_front_scored(visits, front, pool.scores)
         return changes
 
     def explored(self) -> list[tuple[str, int]]:
@@ -354,13 +354,13 @@ class Committee(CommitteeScoring):
     ) -> list[tuple[str, int, float]]:
         if not len(live):
             return []
-        queue = self.pool
-        old = queue.scores[live]
+        pool = self.pool
+        old = pool.scores[live]
         moved = (np.abs(scores - old) > MIN_SCORE_CHANGE) & (np.maximum(scores, old) >= scores[top].min())
         rows = live[moved]
-        queue.scores[rows] = scores[moved]
-        keys = queue.rows["key"][rows].tolist()
-        hosts = [queue.hosts[row] for row in rows.tolist()]
+        pool.scores[rows] = scores[moved]
+        keys = pool.rows["key"][rows].tolist()
+        hosts = [pool.hosts[row] for row in rows.tolist()]
         return list(zip(hosts, keys, scores[moved].tolist(), strict=True))
 
 

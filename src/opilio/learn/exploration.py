@@ -26,7 +26,7 @@ MAX_LINKS = 8  # at once
 LINKS_PER_QUEUED = 10_000
 MAX_REMEMBERED = 1_000
 PRIOR_ANSWERED = 3.0
-# Scores are mostly noise then: their order counts, but less than how close a link is to the seeds, …
+# Scores are mostly noise then: their order counts, but less than how close a link is to the seeds.
 SCORE_POWER, STEP_FACTOR = 0.5, 0.5
 # For each wanted link: only one per host is taken.
 _CANDIDATES = 20

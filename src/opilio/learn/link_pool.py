@@ -66,6 +66,10 @@ class LinkPool:
         """The rows in use."""
         return np.flatnonzero(self.scores[: self.used] >= 0.0)
 
+    def used_contexts(self, row: int) -> int:
+        """The number of source pages that are stored of a link."""
+        return int(min(self.rows["contexts"][row], MAX_CONTEXTS))
+
     def allocate(self, keys: Sequence[int], hosts: Sequence[str]) -> list[int]:
         """Rows for new links, with zeros in the incremental columns; the caller fills words, path and prefixes."""
         taken = []

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.core.protocols import FeatureEffect
+from opilio.core.protocols import FeatureEffect, SiblingSuccess
 from opilio.learn.link_pool import FetchedFilter, LinkPool, RowIndices
 from opilio.learn.logistic import (
     FEATURE_INDEX,
@@ -86,6 +86,12 @@ class CommitteeModels:
             self._fetched.restore(kept.done)
         if kept.credit and kept.names == self._names:
             self._credit.restore(kept.credit)
+
+    def sibling_successes(self, groups: NDArray[np.uint32]) -> list[SiblingSuccess]:
+        """The outcomes of the links of lists, by their hashes; lists without an outcome are left out."""
+        tries, means = self._sibling_groups.tries(groups), self._sibling_groups.rate(groups, 0.0, 1e-9)
+        outcomes = zip(tries.tolist(), means.tolist(), strict=True)
+        return [SiblingSuccess(at, int(tried), mean) for at, (tried, mean) in enumerate(outcomes) if tried]
 
 
 # The only bucket of the table "all".

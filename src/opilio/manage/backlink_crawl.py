@@ -20,7 +20,7 @@ import numpy as np
 from opilio.core.errors import UsageError
 from opilio.core.records import url_key
 from opilio.core.settings import Settings, Tree, merge_trees
-from opilio.core.urls import canonicalize_url
+from opilio.core.urls import canonicalize_url, require_url
 from opilio.engine.wiring.seeding import find_configured_seeds
 from opilio.engine.wiring.session import CrawlSession, create_crawl, resume_crawl
 from opilio.engine.wiring.settings import complete_settings
@@ -45,7 +45,7 @@ async def crawl_example_texts(urls: Sequence[str], pages: int, more: Tree) -> tu
 
     `more` are further settings of the crawl, such as a proxy.
     """
-    seeds = [check_seed(url) for url in urls]
+    seeds = [require_url(url, "--crawl") for url in urls]
     tree: Tree = {
         "strategy": "breadth",
         "topic": {"name": "topic"},
@@ -62,16 +62,6 @@ async def crawl_example_texts(urls: Sequence[str], pages: int, more: Tree) -> tu
         found = tuple(f"{page.title}\n{page.text}" for page in PageTable(folder, PageFilter()))
     if not found:
         raise UsageError(f"--crawl {urls[0]}: no page could be fetched; open it in a browser to see why")
-    return found
-
-
-def check_seed(url: str) -> str:
-    """The canonical form of a URL that the user gave with `--crawl`."""
-    found = canonicalize_url(url) if "://" in url else None
-    if found is None:
-        raise UsageError(
-            f"--crawl '{url}': not a valid http(s) URL; include the scheme, for example https://example.org/"
-        )
     return found
 
 

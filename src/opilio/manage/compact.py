@@ -26,6 +26,7 @@ from opilio.manage.verify import all_problems, check_index
 from opilio.search.indexer import rebuild_index
 from opilio.store.collection import Collection, open_readonly
 from opilio.store.connection import DATABASE, database_error, has_writer
+from opilio.store.learner_states import restore_damaged_states
 from opilio.store.maintain.integrity import (
     MovedRecord,
     StoredRecord,
@@ -47,7 +48,7 @@ from opilio.store.maintain.integrity import (
 )
 from opilio.store.postgres.collection import PostgresCollection
 from opilio.store.postgres.schema import tables_bytes, vacuum_tables
-from opilio.store.run_tables import delete_robots_expired_before, restore_damaged_states
+from opilio.store.run_tables import delete_robots_expired_before
 from opilio.store.warc import FIRST_WARC_KEY, ROTATE_BYTES, WarcWriter, read_member, warc_name
 from opilio.store.writer import CollectionWriter
 

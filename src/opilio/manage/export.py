@@ -8,6 +8,7 @@ from typing import BinaryIO, Literal, get_args
 import msgspec
 
 from opilio import __version__
+from opilio.core.clock import format_iso_time
 from opilio.core.display import strip_controls
 from opilio.core.errors import UsageError
 from opilio.core.files import atomic_writer
@@ -142,7 +143,9 @@ def _csv(folder: Path, wanted: PageFilter, out: BinaryIO) -> int:
     writer.writeheader()
     count = 0
     for row in PageTable(folder, wanted, EXPORT_COLUMNS).rows():
-        writer.writerow({name: escape_formula(value) for name, value in row.items()})
+        cells = {name: escape_formula(value) for name, value in row.items()}
+        # A spreadsheet does not read seconds since 1970 as a time.
+        writer.writerow({**cells, "fetched_at": format_iso_time(row["fetched_at"])})
         count += 1
     return count
 

@@ -16,7 +16,7 @@ from opilio.core.protocols import COVERAGE, Database, Frontier
 from opilio.core.records import Reason, url_key
 from opilio.core.settings import Settings
 from opilio.core.urls import canonicalize_url, host_of
-from opilio.engine.commands import LABEL_REASON, LabelInbox, has_pending_label
+from opilio.engine.labels import LABEL_REASON, LabelInbox, has_pending_label
 from opilio.engine.wiring.assembly import AnalysisParts, WriterContext, build_analysis_parts, crawl_assembly
 from opilio.engine.wiring.build import build_frontier
 from opilio.engine.wiring.settings import collection_settings
@@ -26,8 +26,9 @@ from opilio.judge.learned import LabelCalibration
 from opilio.manage.results import LabelReport, PriorityChange
 from opilio.store.collection import Collection, open_readonly
 from opilio.store.connection import COMMAND_LOCK_TIMEOUT_S, current_writer, is_crawl_running
+from opilio.store.labels import NewLabel, append_labels, current_label, labeled_originals
 from opilio.store.pages import judged_page, page_url
-from opilio.store.run_tables import NewLabel, append_command, append_labels, current_label, has_table, labeled_originals
+from opilio.store.run_tables import append_command
 from opilio.store.warc import RecordPosition, read_record
 from opilio.store.writer import CollectionWriter, judge_verdict
 from opilio.topic.topic import Topic
@@ -216,7 +217,7 @@ def label_calibration(db: Database) -> LabelCalibration | None:
     Judges whose scores are not probabilities have none.
     """
     judged = []
-    for key in labeled_originals(db)[-MAX_CALIBRATION_LABELS:] if has_table(db, "label") else ():
+    for key in labeled_originals(db)[-MAX_CALIBRATION_LABELS:]:
         page = judged_page(db, key)
         verdict = None if page is None else judge_verdict(page.decoded_reasons, LABEL_REASON)
         # The label and the judge's verdict come before the judge's reasons.

@@ -23,14 +23,14 @@ from opilio.core.records import Tier
 from opilio.core.registry import build_component, complete_section
 from opilio.dedup import add_signatures
 from opilio.dedup import create_dedup_tables as create_seen
-from opilio.engine.commands import HOST_RULE_COMMANDS, LASTING_COMMANDS, reapply_labels
+from opilio.engine.commands import HOST_RULE_COMMANDS, LASTING_COMMANDS
+from opilio.engine.labels import reapply_labels
 from opilio.engine.wiring.session import table_definitions
 from opilio.engine.wiring.settings import collection_settings
 from opilio.frontier.policy import Order, QueueTime
 from opilio.frontier.schema import create_frontier_tables as create_frontier
 from opilio.manage.compact import repair_derived
 from opilio.store.collection import (
-    CONFIG,
     Collection,
     collection_exists,
     is_linked,
@@ -38,7 +38,7 @@ from opilio.store.collection import (
     open_readonly,
     upgrade_collection,
 )
-from opilio.store.connection import DATABASE, database_error, has_writer, hold_files
+from opilio.store.connection import CONFIG, DATABASE, database_error, has_writer, hold_files
 from opilio.store.maintain.merge_tables import (
     MERGE_FRONTIER,
     MERGE_TABLES,

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from difflib import SequenceMatcher
 from itertools import islice
 from math import isfinite
@@ -27,7 +26,7 @@ from opilio.store.schema import EXPORTED_COLUMNS, NOT_RECORDED
 from opilio.store.versions import PageVersion, follow_moves, list_versions, read_stored_response
 from opilio.store.warc import RecordPosition, read_record
 from opilio.text.languages import detect_language
-from opilio.text.reading import polarity_of
+from opilio.text.polarity import polarity_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,14 +106,6 @@ def _revisit_stats(collection: Collection, key: int) -> dict[str, Any]:
     if record is None:
         return {}
     return {name: getattr(record, name) for name in ("checks", "changes", "checked_at", "strikes")}
-
-
-def format_utc(at: float) -> str:
-    """
-    >>> format_utc(0.0)
-    '1970-01-01 00:00'
-    """
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 # Columns of a table of pages; `text`, the main text, is read from the WARC files and takes longer than all others.

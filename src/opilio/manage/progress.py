@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.table import Table
 
 from opilio.core.clock import Clock
-from opilio.core.display import html_fields
+from opilio.core.display import html_fields, pluralize
 from opilio.core.events import BatchCommitted, Event, HostBackedOff, SeedsFound, VisitFailed
 from opilio.core.records import Outcome, PageChange
 
@@ -26,6 +26,7 @@ PRINT_INTERVAL_S = 10.0  # between two plain lines
 NOTEBOOK_INTERVAL_S = 1.0  # between two updates of a cell
 # Names and values, in the order they are shown.
 Figures = Sequence[tuple[str, str]]
+_REVISIT_NAMES = {PageChange.MISSING_ONCE: "missing", PageChange.GONE: "removed", PageChange.UNKNOWN: "not answered"}
 
 
 class ProgressDisplay(Protocol):
@@ -187,6 +188,8 @@ class CrawlProgress:
         self._recent: deque[bool] = deque(maxlen=WINDOW)
         self._hosts: set[str] = set()
         self._errors: Counter[str] = Counter()
+        # When each suspended host is contacted again.
+        self._wakes: dict[str, float] = {}
         self._revisits: Counter[str] = Counter()
         self._queued = 0
         self._display = display or choose_display(clock, quiet=quiet)
@@ -214,7 +217,7 @@ class CrawlProgress:
         elif isinstance(event, VisitFailed):
             self._errors["internal"] += 1
         elif isinstance(event, HostBackedOff):
-            self._errors["throttled"] += 1
+            self._wakes[event.host] = event.until
         elif isinstance(event, SeedsFound):
             problems = "".join(f"; {problem}" for problem in event.problems)
             self.print_line(f'queue empty, asked search engines for "{event.query}": {event.new} new seeds{problems}')
@@ -224,7 +227,7 @@ class CrawlProgress:
         self._hosts.add(outcome.lead.host)
         failure = outcome.fetched.failure or (outcome.analysis.failure if outcome.analysis else None)
         if outcome.change is not PageChange.NEW:
-            self._revisits[outcome.change.value] += 1
+            self._revisits[_REVISIT_NAMES.get(outcome.change, outcome.change.value)] += 1
         elif failure is not None:
             # Internal errors were counted already, by their VisitFailed events.
             self._errors[failure.kind] += failure.kind != "internal"
@@ -238,9 +241,15 @@ class CrawlProgress:
             self._recent.append(relevant)
 
     @property
-    def revisited(self) -> int:
-        """How many stored pages were fetched again."""
-        return self._revisits.total()
+    def revisited(self) -> str:
+        """How many stored pages were fetched again, and with which result."""
+        if not self._revisits:
+            return "0 pages were due for a revisit"
+        return f"{pluralize(self._revisits.total(), 'page')} revisited: {self._revisit_results}"
+
+    @property
+    def _revisit_results(self) -> str:
+        return ", ".join(f"{number} {result}" for result, number in self._revisits.most_common())
 
     @property
     def figures(self) -> list[tuple[str, str]]:
@@ -248,14 +257,15 @@ class CrawlProgress:
         elapsed = max(0.001, self._clock.now() - self._started[0])
         now = sum(self._recent) / len(self._recent) if self._recent else 0.0
         overall = self._relevant / self._pages if self._pages else 0.0
-        revisited = ", ".join(f"{number} {change}" for change, number in self._revisits.most_common())
+        waiting = sum(wakes > self._clock.now() for wakes in self._wakes.values())
         return [
             ("pages", f"{self._pages:,}"),
             ("relevant", f"{self._relevant:,}"),
             ("harvest", f"{now:.2f} now, {overall:.2f} overall"),
             ("speed", f"{(self._pages - self._started[1]) / elapsed:,.1f} pages/s"),
             ("queue", f"{self._queued:,}"),
-            *([("revisited", revisited)] if revisited else []),
+            *([("revisited", self._revisit_results)] if self._revisits else []),
             ("hosts", f"{len(self._hosts):,}"),
+            *([("waiting", pluralize(waiting, "host"))] if waiting else []),
             ("errors", ", ".join(f"{n} {kind}" for kind, n in self._errors.most_common(4)) or "none"),
         ]

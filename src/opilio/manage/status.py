@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
+from opilio.core.display import pluralize
 from opilio.core.errors import UsageError
-from opilio.core.files import pluralize
 from opilio.core.records import CHALLENGE, CONSENT, LOGIN
 from opilio.engine.commands import send_command
 from opilio.engine.learning import state_name
@@ -24,11 +24,11 @@ from opilio.manage.results import Forecast, Status, Wall
 from opilio.methods.agents.agent import WORKING, AgentRecord, read_agent_records
 from opilio.store.collection import Collection, load_settings, open_readonly
 from opilio.store.connection import is_crawl_running
-from opilio.store.maintain.integrity import stored_counts
+from opilio.store.learner_states import snapshots
 from opilio.store.page_selection import relevant_in_second_half
 from opilio.store.pages import count_unusual_pages, genre_counts, relevant_host_count
 from opilio.store.postgres.collection import place_of
-from opilio.store.run_tables import has_table, snapshots
+from opilio.store.writer import stored_counts
 from opilio.topic.evolving import restored_table
 from opilio.topic.topic import Topic
 from opilio.topic.weights import WeightTable
@@ -50,9 +50,8 @@ def list_agents(folder: Path) -> list[dict[str, Any]]:
 
 
 def agent_cards(collection: Collection) -> list[AgentRecord]:
-    """The directory as it was saved last; empty where a collection has no agents, or is older than they are."""
-    db = collection.connection
-    cards = read_agent_records(db) if has_table(db, "agent") else []
+    """The directory as it was saved last; empty where a collection has no agents."""
+    cards = read_agent_records(collection.connection)
     if not is_crawl_running(collection.folder):
         for card in cards:
             card.state = STOPPED if card.state == WORKING else card.state
@@ -132,7 +131,7 @@ def _status(collection: Collection) -> Status:
     settings = load_settings(collection)
     return Status(
         collection=place_of(collection.folder),
-        state=_state(collection),
+        state=crawl_state(collection, frontier.leased),
         stop_reason=collection.meta("stop_reason"),
         strategy=settings.get("strategy", ""),
         topic=settings.get("topic", {}).get("name", "") or _stored_topic_name(collection),
@@ -189,13 +188,14 @@ def _agents(collection: Collection) -> dict[str, str] | None:
     return lines or None
 
 
-def _state(collection: Collection) -> str:
+def crawl_state(collection: Collection, in_flight: int) -> str:
+    """new, running, pausing, paused, stopping, stopped or crashed; `in_flight`: URLs that are being fetched."""
     stored = collection.meta("state")
-    if is_crawl_running(collection.folder):
-        paused = collection.meta("paused") != ""
-        in_flight = open_frontier(collection.connection).stats().leased if paused else 0
-        return ("pausing" if in_flight else "paused") if paused else "running"
-    return "crashed" if stored == "running" else stored or "new"
+    if not is_crawl_running(collection.folder):
+        return "crashed" if stored == "running" else stored or "new"
+    if collection.meta("paused"):
+        return "pausing" if in_flight else "paused"
+    return "running"
 
 
 def forecast_relevant(

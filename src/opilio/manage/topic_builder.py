@@ -13,6 +13,7 @@ import msgspec
 import tomli_w
 import tomlkit
 
+from opilio.core.display import pluralize
 from opilio.core.errors import ConfigError, TopicError
 from opilio.core.protocols import TOPIC_STATE
 from opilio.core.records import Page
@@ -22,7 +23,7 @@ from opilio.engine.wiring.topic import LoggedQuery, split_intervals
 from opilio.judge.similarity import CosineJudge
 from opilio.learn.logistic import roc_auc
 from opilio.store.collection import Collection, open_readonly
-from opilio.store.run_tables import snapshots
+from opilio.store.learner_states import snapshots
 from opilio.text.languages import identify_language, language_code, language_name
 from opilio.text.reading import PageReader
 from opilio.text.vocabulary import Vocabulary, term_id
@@ -167,8 +168,7 @@ def _verdict(judge: CosineJudge | None, vocabulary: Vocabulary, text: str) -> tu
 def _example_warnings(topic: Topic, report: TopicReport) -> list[str]:
     warnings = []
     if report.examples < MIN_EXAMPLES:
-        pages = "no example page" if not report.examples else f"only {report.examples} example pages"
-        pages = pages.removesuffix("s") if report.examples == 1 else pages
+        pages = f"only {pluralize(report.examples, 'example page')}" if report.examples else "no example page"
         warnings.append(
             f"{pages}: give at least {MIN_EXAMPLES} (--file, --url), better ten, to learn the topic's own words"
         )
@@ -186,9 +186,8 @@ def _word_warnings(topic: Topic, table: WeightTable, wordnet: WordNet | None) ->
     if len(table) < MIN_TABLE_WORDS:
         words = "one word" if len(table) == 1 else f"{len(table)} words"
         warnings.append(f"a topic of {words}: every page that has it counts in any sense; add keywords or examples")
-    if (
-        wordnet is not None and topic.language == "english" and len(table) < LARGE_TABLE_WORDS
-    ):  # many words explain each other
+    # Many words explain each other.
+    if wordnet is not None and topic.language == "english" and len(table) < LARGE_TABLE_WORDS:
         for word, senses in ((k.label, wordnet.senses(k.label)) for k in table.keywords[:1]):
             if len(senses) > MAX_CLEAR_SENSES:
                 meanings = "; ".join(s.gloss.partition(";")[0] for s in senses[:3])
@@ -284,7 +283,7 @@ def accept_words(path: Path, words: list[str], offered: list[Suggestion]) -> Non
 
 
 def _add_keywords(document: tomlkit.TOMLDocument, words: list[str]) -> None:
-    """Put words into a document's topic, and leave everything else as the person wrote it, comments too."""
+    """Put words into a document's topic, and leave everything else as the user wrote it, comments too."""
     topic: Any = document["topic"]
     keywords = topic.get("keywords")
     # A list has no weights.
@@ -292,9 +291,8 @@ def _add_keywords(document: tomlkit.TOMLDocument, words: list[str]) -> None:
         topic["keywords"] = tomlkit.inline_table()
         topic["keywords"].update(dict.fromkeys(keywords or (), 1.0))
         keywords = topic["keywords"]
-    weight = ACCEPTED_WEIGHT * float(
-        max(keywords.values(), default=1.0)
-    )  # a plain number: one of the file has its comment
+    # A plain number: one of the file has its comment.
+    weight = ACCEPTED_WEIGHT * float(max(keywords.values(), default=1.0))
     for word in words:
         keywords[word] = weight
     if isinstance(topic.get("table_size"), int):

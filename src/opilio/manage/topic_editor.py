@@ -30,8 +30,8 @@ from opilio.methods.dewey.judge import check_classes as checked_classes
 from opilio.methods.dewey.judge import load_lexicon
 from opilio.store.collection import Collection
 from opilio.store.connection import COMMAND_LOCK_TIMEOUT_S, CRAWL_COMMAND, current_writer, is_crawl_running
+from opilio.store.learner_states import latest_state
 from opilio.store.pages import RecordedPage, best_pages, doubtful_pages, record_position
-from opilio.store.run_tables import latest_state
 from opilio.store.warc import read_record
 from opilio.store.writer import CollectionWriter
 from opilio.topic.evolving import TopicLearner, restored_table

@@ -16,9 +16,9 @@ import numpy as np
 
 from opilio import __version__
 from opilio.core.clock import SystemClock
+from opilio.core.display import pluralize
 from opilio.core.errors import UsageError
 from opilio.core.events import ClassifierTrained
-from opilio.core.files import pluralize
 from opilio.core.protocols import RANK_STATE
 from opilio.core.records import url_key
 from opilio.core.scope import UrlScope
@@ -42,7 +42,8 @@ from opilio.methods.attributes.training import (
     load_training_set,
     write_models,
 )
-from opilio.seeds.finder import FoundSeeds, SeedRequest, find_irrelevant_seeds, find_seeds, off_topic_queries
+from opilio.seeds.finder import FoundSeeds, SeedRequest, find_irrelevant_seeds, find_seeds
+from opilio.seeds.queries import off_topic_queries
 from opilio.store.collection import load_settings, open_readonly
 from opilio.topic.page_terms import CachedIdf
 from opilio.topic.setup import background_frequencies, build_vocabulary, resolve_settings

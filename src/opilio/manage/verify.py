@@ -3,7 +3,6 @@
 Reads everything, changes nothing; `manage.compact` repairs.
 """
 
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, nullcontext
 from itertools import groupby, islice
@@ -15,14 +14,16 @@ import msgspec
 import tantivy
 
 from opilio.core.errors import CollectionError, ConfigError
+from opilio.core.files import parse_toml
 from opilio.engine.integrity import check_consistency, check_contents, check_counters, check_orphans, check_states
+from opilio.engine.wiring.settings import check_stored_settings
 from opilio.frontier.sqlite.queries import counter_problems, host_counter_problems
 from opilio.search.documents import DocumentReader
 from opilio.search.index import FullTextIndex, index_write_lock, is_read_only, translate_index_errors
 from opilio.search.manifest import IndexManifest
 from opilio.search.results import FOREVER
-from opilio.store.collection import CONFIG, Collection, open_readonly
-from opilio.store.connection import INDEX_FOLDER, has_writer
+from opilio.store.collection import Collection, open_readonly
+from opilio.store.connection import CONFIG, INDEX_FOLDER, has_writer
 from opilio.store.maintain.integrity import StoredRecord, database_problems, record_problem, stored_records
 from opilio.store.pages import count_indexable_versions, indexable_pages, page_keys_and_endings
 from opilio.store.postgres.chunks import ObjectMissingError
@@ -165,8 +166,10 @@ def _integrity(collection: Collection) -> Iterator[str]:
 def _settings(collection: Collection) -> Iterator[str]:
     """A collection whose settings can't be read can't be resumed."""
     try:
-        resolve_settings(tomllib.loads(collection.config), CONFIG)
-    except tomllib.TOMLDecodeError as error:
+        stored = parse_toml(collection.config)
+        resolve_settings(stored, CONFIG)
+        check_stored_settings(stored, CONFIG)
+    except ValueError as error:
         yield f"{CONFIG}: is not valid TOML: {error}; restore a copy of it"
     except (CollectionError, ConfigError) as error:
         yield f"{error}; restore a copy of it"

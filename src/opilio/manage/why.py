@@ -6,6 +6,7 @@ from the page that holds the link.
 
 import re
 from contextlib import suppress
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ from opilio.manage.status import agent_cards
 from opilio.rank.link_scores import unpack
 from opilio.store.collection import Collection, open_readonly
 from opilio.store.pages import (
-    copy_urls,
+    copies_of,
     judged_page,
     latest_page,
     nearest_page_url,
@@ -48,7 +49,7 @@ from opilio.store.pages import (
     urls_by_key,
 )
 from opilio.store.revisits import RevisitStore
-from opilio.store.run_tables import agent_verdicts, first_seed_urls, has_table, last_host_backoff, seed_row
+from opilio.store.run_tables import agent_verdicts, first_seed_urls, last_host_backoff, seed_row
 from opilio.store.versions import answers_of, links_of, parents_linking_to, redirecting_key
 from opilio.store.warc import read_record
 
@@ -88,7 +89,7 @@ FEATURE_DESCRIPTIONS = {
 
 def explain_link_score(collection: Collection, entry: FrontierEntry) -> RankerExplanation | None:
     """How the ranker scores a link; None where the ranker has no model or has not seen the link."""
-    if not entry.lead.features or not has_table(collection.connection, "lesson"):
+    if not entry.lead.features:
         return None
     settings = collection_settings(collection)
     parts = build_analysis_parts(settings, stored_topic(collection), latest_snapshots(collection))
@@ -230,8 +231,11 @@ def _redirects(db: Database, entry: FrontierEntry) -> list[str]:
 
 
 def _contexts(db: Database, keys: tuple[int, ...], parents: tuple[int, ...]) -> list[LinkContext]:
-    """The links on its parents that lead to a URL (`keys`: its own and those of redirects to it), with their scores."""
-    found = []
+    """The links on its parents that lead to a URL (`keys`: its own and those of redirects to it), with their scores.
+
+    Of the links of a page with the same anchor, the one with the best score.
+    """
+    found: dict[tuple[str, str], LinkContext] = {}
     for parent in parents:
         page, blob = latest_page(db, parent), links_of(db, parent)
         if page is None or not blob:
@@ -239,8 +243,8 @@ def _contexts(db: Database, keys: tuple[int, ...], parents: tuple[int, ...]) -> 
         columns = unpack(blob)
         parts = np.frombuffer(columns.parts, dtype=np.float32).reshape(len(columns.urls), len(columns.names))
         scores = np.frombuffer(columns.scores, dtype=np.float32)
-        found += [
-            LinkContext(
+        for at in np.flatnonzero(np.isin(np.frombuffer(columns.keys, dtype=np.int64), keys)):
+            link = LinkContext(
                 page=page.url,
                 title=page.title,
                 anchor=columns.anchors[at],
@@ -248,9 +252,8 @@ def _contexts(db: Database, keys: tuple[int, ...], parents: tuple[int, ...]) -> 
                 parts={n: round(float(v), 4) for n, v in zip(columns.names, parts[at], strict=True)},
                 not_followed=columns.dropped.get(int(at), ""),
             )
-            for at in np.flatnonzero(np.isin(np.frombuffer(columns.keys, dtype=np.int64), keys))
-        ]
-    return found
+            found[page.url, link.anchor] = max(link, found.get((page.url, link.anchor), link), key=attrgetter("score"))
+    return list(found.values())
 
 
 def _host_wait(db: Database, host: str) -> HostWait | None:
@@ -284,7 +287,7 @@ def _page(db: Database, key: int) -> PageExplanation | None:
         duplicate_of=page_url(db, page.duplicate_of) if page.duplicate_of else "",
         near_duplicate=page.near_duplicate,
         canonical=page.canonical,
-        aliases=copy_urls(db, key, MAX_ALIASES),
+        aliases=[url for url, _ in copies_of(db, key, MAX_ALIASES)],
         fetched_at=page.fetched_at,
         language=page.language,
         genre=page.genre,

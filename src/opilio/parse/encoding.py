@@ -15,6 +15,7 @@ import turbohtml
 from turbohtml.detect import detect
 
 from opilio.core.errors import ParseError
+from opilio.core.records import media_type
 
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([^\s"';,]+)""", re.IGNORECASE)
 _XML_CHARSET = re.compile(rb"""<\?xml\s[^>]*?\bencoding\s*=\s*["']([\w.:-]+)["']""").match
@@ -159,7 +160,7 @@ _KINDS = {
 
 def detect_kind(content_type: str, body: bytes) -> ContentKind:
     """The kind of the body; raises ParseError("content-type: ...") if it is surely not supported."""
-    media = content_type.partition(";")[0].strip().lower()
+    media = media_type(content_type)
     start = body[:_SNIFFED_BYTES]
     if start.startswith(_BINARY_SIGNATURES):
         if start.startswith(_DOCUMENT_SIGNATURES):

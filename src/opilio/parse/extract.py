@@ -22,10 +22,9 @@ from opilio.parse.head import PageHead, PageMetadata, read_head, read_metadata
 from opilio.parse.html import HEAD_ELEMENTS, parse_response_tree
 from opilio.parse.markdown import render_markdown
 from opilio.parse.signals import PageSignals, read_signals
-from opilio.parse.text_blocks import HIDDEN_ELEMENTS
+from opilio.parse.text_blocks import HIDDEN_ELEMENTS, hides_element
 
 _HIDDEN = f"{HIDDEN_ELEMENTS},button,input,iframe,object,embed,audio,video,canvas,[hidden],[aria-hidden=true]"
-_INVISIBLE_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _BOILERPLATE_ROLES = (
     "[role=navigation],[role=banner],[role=contentinfo],[role=dialog],[role=alertdialog],[role=search],[role=menu],"
     "[role=menubar],[role=toolbar],[role=tablist],[role=complementary],[role=status],[aria-modal=true]"
@@ -92,7 +91,7 @@ def _size(element: Element) -> int:
 
 def _remove_invisible(body: Element) -> None:
     for element in body.select("[style]"):
-        if _INVISIBLE_STYLE.search(element.attr("style") or ""):
+        if hides_element(element.attr("style") or ""):
             element.decompose()
 
 

@@ -15,7 +15,7 @@ import msgspec
 import turbohtml
 
 from opilio.core.errors import ConfigError, ParseError
-from opilio.core.records import BLOCK_BREAK, LINK_END, LINK_START, FetchResult, Link, Page, url_key
+from opilio.core.records import BLOCK_BREAK, LINK_END, LINK_START, FetchResult, Link, Page, media_type, url_key
 from opilio.core.settings import HtmlLibrary
 from opilio.core.urls import canonicalize_url
 from opilio.parse.documents.formats import convert_document
@@ -143,7 +143,7 @@ class HtmlParser:
         noindex, nofollow = signals.directives(fetched.started_at)
         return msgspec.structs.replace(
             page,
-            content_type=content_type.partition(";")[0].strip().lower(),
+            content_type=media_type(content_type),
             language=(page.language or fetched.header("content-language").partition(",")[0].strip())[:MAX_LANGUAGE],
             noindex=noindex,
             nofollow=nofollow,

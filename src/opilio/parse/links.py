@@ -14,7 +14,7 @@ from turbohtml import Element, Namespace, Node, Text
 from opilio.core.records import Link, url_key
 from opilio.core.urls import MAX_URL_LENGTH, canonicalize_urls
 from opilio.parse.head import HeadLink, PageHead
-from opilio.parse.text_blocks import clean_text
+from opilio.parse.text_blocks import clean_text, hides_element
 from opilio.text.languages import language_code
 
 # Of all links of a page: the queue stores them, so a small page could fill the disk.
@@ -27,7 +27,6 @@ _WALKED_ELEMENTS = (*_LINK_ATTRIBUTES, *HEADINGS)
 MAX_PATH_STEPS = 8
 _MAX_STEP_LENGTH = 40
 _NUMBERS = re.compile(r"\d+")
-_INVISIBLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE).search
 
 Headings = tuple[str, str, str]
 
@@ -57,7 +56,7 @@ def find_links(body: Element, title: str) -> tuple[list[LinkElement], list[tuple
             # to catch crawlers.
             if href is not None and (
                 href[:1] == "#"
-                or (element.attr("hidden") is None and not ((style := element.attr("style")) and _INVISIBLE(style)))
+                or (element.attr("hidden") is None and not ((style := element.attr("style")) and hides_element(style)))
             ):
                 places.append((element, href, above))
         else:

@@ -5,6 +5,7 @@ HTML, so that its links, headings and text are read as on other pages.
 """
 
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from html import escape
@@ -14,25 +15,37 @@ from markdown_it import MarkdownIt
 from turbohtml import Element, Markdown, Text
 
 _MAX_SPAN = 50
-# Of a table whose merged cells are split.
+# Of a table whose merged cells are split, or whose rows are padded.
 _MAX_CELLS = 20_000
+# Cells of one table after that: a few merged ones can cover very many.
+_MAX_PLACES = 100_000
 _LAYOUT_CONTENT = "h1,h2,h3,table,form,section,article"
 _LINE_NUMBERS = "td.linenos,td.gutter,td.lineno,td.listing_lines,td.blob-num,td.line-numbers"
 _LONG_CELL = 600  # characters in paragraphs
 
 
 def flatten_tables(main: Element) -> None:
-    """Turn layout tables into blocks, and split merged cells: the text in the first, the others empty."""
+    """Turn layout tables into blocks, and give all rows of the others as many cells: the renderer writes a table with
+    merged cells, or with rows of different lengths, as HTML."""
     for cell in main.select(_LINE_NUMBERS):
         cell.decompose()
     for table in main.select("table"):
         cells = table.select("td,th")
-        if _is_layout(table, cells):
-            for part in [table, *table.select("tbody,thead,tfoot,tr,td,th")]:
-                if part is table or part.closest("table") in (table, None):
-                    part.tag = "div"
-        elif len(cells) <= _MAX_CELLS and table.select_one("[colspan],[rowspan]") is not None:
-            _split_merged_cells(table)
+        merged = table.select_one("[colspan],[rowspan]") is not None
+        if _is_layout(table, cells) or (merged and len(cells) > _MAX_CELLS):
+            _turn_into_blocks(table)
+            continue
+        rows = [row for row in table.select("tr") if row.closest("table") == table]
+        if merged:
+            _split_merged_cells(rows)
+        if not _pad_rows(rows):
+            _turn_into_blocks(table)
+
+
+def _turn_into_blocks(table: Element) -> None:
+    for part in [table, *table.select("tbody,thead,tfoot,tr,td,th")]:
+        if part is table or part.closest("table") in (table, None):
+            part.tag = "div"
 
 
 def _is_layout(table: Element, cells: list[Element]) -> bool:
@@ -51,15 +64,37 @@ def _is_layout(table: Element, cells: list[Element]) -> bool:
     )
 
 
-def _split_merged_cells(table: Element) -> None:
+def _cells(row: Element) -> list[Element]:
+    return [child for child in row.children if isinstance(child, Element) and child.tag in ("td", "th")]
+
+
+def _pad_rows(rows: Sequence[Element]) -> bool:
+    """Add empty cells at the ends of short rows; False if they would be too many."""
+    lengths = [len(_cells(row)) for row in rows]
+    longest = max(lengths, default=0)
+    if min(lengths, default=0) == longest:
+        return True
+    if longest * len(rows) > _MAX_CELLS:
+        return False
+    for row, length in zip(rows, lengths, strict=True):
+        for _ in range(longest - length if length else 0):
+            row.append(Element("td"))
+    return True
+
+
+def _split_merged_cells(rows: Sequence[Element]) -> None:
     """Rows get an empty cell for every column that a cell of this row or of a row above covers."""
     # Column -> how many further rows it is covered.
     covered: dict[int, int] = {}
-    for row in table.select("tr"):
+    places = 0
+    for row in rows:
         column = 0
-        for cell in [child for child in row.children if isinstance(child, Element) and child.tag in ("td", "th")]:
-            column = _fill_covered(cell, column, covered)
+        for cell in _cells(row):
+            before, column = column, _fill_covered(cell, column, covered)
             width, height = _take_span(cell, "colspan"), _take_span(cell, "rowspan")
+            places += column - before + width
+            if places > _MAX_PLACES:
+                return
             for extra in range(width):
                 if extra:
                     cell.insert_after(Element("td"))
@@ -81,7 +116,10 @@ def _take_span(cell: Element, name: str) -> int:
     value = (cell.attr(name) or "1").strip()
     if name in cell.attrs:
         del cell.attrs[name]
-    return min(_MAX_SPAN, max(1, int(value))) if value.isascii() and value.isdigit() else 1
+    if not (value.isascii() and value.isdigit()):
+        return 1
+    # `int` refuses very long numbers.
+    return min(_MAX_SPAN, max(1, int(value))) if len(value) < 9 else _MAX_SPAN
 
 
 CODE_FENCE = re.compile("`{3,}")
@@ -124,6 +162,7 @@ def render_markdown(main: Element, base: str, *, links: bool = True) -> str:
         _resolve_links(main, base)
     _mark_layout(main)
     _mark_languages(main)
+    _unwrap_emphasized_lines(main)
     _mark_terms(main)
     flatten_tables(main)
     lines, inside, fence = [], False, ""
@@ -183,10 +222,21 @@ def _mark_layout(main: Element) -> None:
             block.set_text("\n".join(line.replace("\xa0", " ").rstrip() for line in lines).strip("\n"))
 
 
+def _has_lines(element: Element) -> bool:
+    return len(element.select("br")) > 1
+
+
+def _unwrap_emphasized_lines(main: Element) -> None:
+    """Remove emphasis over several line breaks, which the renderer writes as HTML."""
+    for emphasis in main.select("em,i,strong,b"):
+        if _has_lines(emphasis):
+            emphasis.unwrap()
+
+
 def _mark_terms(main: Element) -> None:
     """Write terms of definition lists and titles of notes in bold: Markdown has neither."""
     for term in main.select(_TERMS):
-        if term.select_one(_BLOCKS) is not None or not term.text.strip():
+        if term.select_one(_BLOCKS) is not None or not term.text.strip() or _has_lines(term):
             continue
         if term.tag != "dt":
             term.tag = "p"

@@ -2,8 +2,8 @@
 
 Many servers report a missing page only in words, with status 200. A page is a soft 404 if its title or first heading
 says so and it has next to no other text, so that a page about the error is not one. `stable_words` removes ads, clocks,
-dates and counters to compare two versions of a page; it parses the page twice more, so it is used only if the
-fingerprints of the versions differ.
+dates and counters to compare two versions of a page, and numbers outside sentences. It parses the page twice more, so
+it is used only if the fingerprints of the versions differ.
 """
 
 import re
@@ -184,8 +184,12 @@ _AD_SELECTORS = (
     "[class~=promo],[id=ad],[id^=ad-],[id^=ads-],[id*=advert],[id^=google_ads],[data-ad-slot],[aria-label=advertisement]"
 )
 _HTML_HEADER = ("Content-Type", "text/html; charset=utf-8")
-# Letters only, so that numbers are ignored.
-_WORD = re.compile(r"[^\W\d_]{2,}")
+# Words of letters, and numbers that are not part of a time, a date or an identifier.
+_WORD_OR_NUMBER = re.compile(r"[^\W\d_]{2,}|(?<![\w:.,/-])\d{1,9}(?:[.,]\d{1,3})*+(?![\w:/-]|[.,]\d)")
+# Words of a block from which it is a sentence. Counters mostly stand in shorter ones.
+MIN_SENTENCE_WORDS = 8
+# Words between a number and a word that makes it a date, a time or a counter.
+_NUMBER_CONTEXT = 2
 _CALENDAR_WORDS = frozenset(
     (
         "january february march april may june july august september october november december jan feb mar apr jun jul"
@@ -194,10 +198,20 @@ _CALENDAR_WORDS = frozenset(
         " st nd rd th"
     ).split()
 )
+# Beside a number that grows with every visit.
+_COUNTER_WORDS = frozenset(
+    (
+        "visit visits visitor visitors view views viewed viewer viewers hit hits accessed times online user users"
+        " member members guest guests reader readers follower followers subscriber subscribers comment comments reply"
+        " replies like likes share shares download downloads vote votes point points result results"
+        " generated loaded rendered query queries"
+    ).split()
+)
 
 
 def stable_words(fetched: FetchResult) -> list[str] | None:
-    """The words of the main text that do not change by themselves; None if there is no page.
+    """The words of the main text that do not change by themselves, and the numbers in its sentences; None if there is
+    no page.
 
     >>> html = (("Content-Type", "text/html"),)
     >>> one, other = (FetchResult(url="http://a.example/", headers=html, body=body) for body in
@@ -214,4 +228,26 @@ def stable_words(fetched: FetchResult) -> list[str] | None:
         text = HtmlParser(paths=False).parse(fetched).main_text
     except ParseError:
         return None
-    return [word for word in _WORD.findall(text.lower()) if word not in _CALENDAR_WORDS]
+    return [word for block in text.lower().split("\n") for word in _stable_words_of(block)]
+
+
+def _stable_words_of(block: str) -> list[str]:
+    """
+    >>> _stable_words_of("in 2027 the park will have 33 turbines, 5 days after its third birthday")[:8]
+    ['in', '2027', 'the', 'park', 'will', 'have', '33', 'turbines']
+    >>> _stable_words_of("this page has been accessed 1,234 times since the opening of the park")[4:7]
+    ['accessed', 'times', 'since']
+    """
+    found = _WORD_OR_NUMBER.findall(block)
+    words = [word for word in found if not word[0].isdecimal() and word not in _CALENDAR_WORDS]
+    if len(words) == len(found) or len(words) < MIN_SENTENCE_WORDS:
+        return words
+    ignored = _CALENDAR_WORDS | _COUNTER_WORDS
+    return [
+        word
+        for at, word in enumerate(found)
+        if word not in _CALENDAR_WORDS
+        and not (
+            word[0].isdecimal() and ignored.intersection(found[max(0, at - _NUMBER_CONTEXT) : at + _NUMBER_CONTEXT + 1])
+        )
+    ]

@@ -6,12 +6,11 @@ unless a signal denies it. Which signal does what is in docs/signals.md.
 
 import re
 from collections.abc import Iterable
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import get_args
 
 import msgspec
 
+from opilio.core.clock import parse_date
 from opilio.core.records import FetchResult
 from opilio.core.settings import Purpose
 from opilio.core.urls import canonicalize_url
@@ -68,7 +67,8 @@ class PageSignals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     def directives(self, at: float) -> tuple[bool, bool]:
         """noindex and nofollow. A page whose `unavailable_after` is before `at` counts as noindex."""
         nothing = "none" in self.robots
-        expired = bool(self.unavailable_after) and _parse_date(self.unavailable_after) < at
+        until = parse_date(self.unavailable_after) if self.unavailable_after else None
+        expired = until is not None and until < at
         return nothing or expired or "noindex" in self.robots, nothing or "nofollow" in self.robots
 
     def encode(self) -> str:
@@ -135,17 +135,6 @@ def _unavailable_after(values: Iterable[str], agent: str) -> str:
             last = next((number for number, part in enumerate(parts) if any(map(str.isdigit, part))), 0)
             return ",".join(parts[: last + 1]).strip()[:60]
     return ""
-
-
-def _parse_date(text: str) -> float:
-    """The time of a date in the forms of RFC 822, RFC 850 or ISO 8601; infinity for other text."""
-    for parse in (datetime.fromisoformat, parsedate_to_datetime):
-        try:
-            found = parse(text)
-            return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-        except (ValueError, OverflowError):
-            continue
-    return float("inf")
 
 
 def _licence_links(values: Iterable[str]) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from html import unescape
 from itertools import islice
 
 from opilio.core.clock import parse_date
-from opilio.core.records import FetchResult, SitemapEntry
+from opilio.core.records import FetchResult, SitemapEntry, media_type
 from opilio.core.urls import canonicalize_url
 
 MAX_ENTRIES = 5_000
@@ -31,6 +31,8 @@ _REL = re.compile(r"\brel=[\"']?([\w-]*)", re.IGNORECASE)
 # RSS: the address of an item without a link, unless it says that it is only a name.
 _GUID = re.compile(r"<guid\b(?![^<>]*=[\"']false)[^<>]*>\s*+(?:<!\[CDATA\[\s*+)?(https?://[^<>\s\]]+)", re.IGNORECASE)
 _LINK_END = re.compile(r"</link>", re.IGNORECASE)
+# No character has such a number, and `unescape` refuses very long ones.
+_LONG_REFERENCE = re.compile(r"&#\d{9,}+;?")
 _DATE_TAG = re.compile(r"<(?:\w+:)?(?:lastmod|updated|pubDate|date|published)\b[^<>]*>", re.IGNORECASE)
 
 
@@ -41,7 +43,7 @@ def parse_sitemap(fetched: FetchResult) -> tuple[SitemapEntry, ...]:
     >>> parse_sitemap(FetchResult(url="http://a.example/map.xml", body=body, headers=(("Content-Type", "text/xml"),)))
     (SitemapEntry(url='http://a.example/a?x=1&y=2', modified_at=86400.0, is_sitemap=False),)
     """
-    kind = fetched.header("content-type").partition(";")[0].lower()
+    kind = media_type(fetched.header("content-type"))
     compressed = fetched.body.startswith(_GZIP_START) and fetched.url.endswith(".gz")
     body = gunzip_bounded(fetched.body) if compressed else fetched.body
     if not (compressed or any(word in kind for word in _FEED_KINDS)) or not has_sitemap_root(body):
@@ -143,4 +145,4 @@ def _clean_xml_text(raw: str) -> str:
     for section in sections:
         text, end, rest = section.partition("]]>")
         parts += (text, rest) if end else ("<![CDATA[", text)
-    return unescape("".join(parts)).strip()
+    return unescape(_LONG_REFERENCE.sub("\ufffd", "".join(parts))).strip()

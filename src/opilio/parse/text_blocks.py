@@ -15,6 +15,8 @@ from opilio.core.records import BLOCK_BREAK, LINK_END, LINK_START
 # Never text: scripts, styles, templates, drawings, options of forms, fallbacks for frames.
 # The content of noscript stays, because the crawler runs no scripts.
 HIDDEN_ELEMENTS = "script,style,template,svg,select,datalist,noembed,noframes,textarea"
+# In the style attribute of an element that no visitor can see.
+hides_element = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE).search
 # Elements that break the flow (S2-23) but that turbohtml would lay out differently: tables as grids, lists with
 # numbers, literal text with its line breaks. (Paragraphs, headings, sections and the like are blocks already.)
 _BLOCK_ELEMENTS = (

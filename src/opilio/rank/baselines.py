@@ -22,7 +22,7 @@ from opilio.rank.link_scores import (
     refused_links,
     tunnel_drop_reason,
 )
-from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.evolving import EvolvingTopic, sized_threshold
 from opilio.topic.setup import BuildContext
 
 TermsOfUrls = Callable[[Sequence[str]], Sequence[Sequence[int]]]
@@ -33,7 +33,8 @@ class LinkScoreRanker:
     """LinkScore = α + β + γ + ω, each part in [0, 1], so a score in [0, 4]; `weights` change the balance.
 
     A link passes at score ≥ threshold, or > if `strict` (X-02). The papers give no threshold (S0-26); the default 0
-    follows every link in the order of its score. `tunnel_depth` as in `tunnel_drop_reason`: −1 is S0-28, 0 is S4-18.
+    follows every link in the order of its score. `threshold_words`: see `sized_threshold`. `tunnel_depth` as in
+    `tunnel_drop_reason`: −1 is S0-28, 0 is S4-18.
     """
 
     def __init__(
@@ -44,7 +45,9 @@ class LinkScoreRanker:
         threshold: float = 0.0,
         strict: bool = False,
         tunnel_depth: int = 3,
+        *,
         weights: Mapping[str, float] | None = None,
+        threshold_words: int = 0,
     ) -> None:
         if unknown := set(weights or ()) - set(LINK_SCORE_PARTS):
             raise ConfigError(f"rank.weights.{min(unknown)}: unknown; known: {', '.join(LINK_SCORE_PARTS)}")
@@ -52,6 +55,7 @@ class LinkScoreRanker:
         self.url_terms = url_terms
         self.form: LinkTextMeasure = form
         self.threshold = threshold
+        self.threshold_words = threshold_words
         self.strict = strict
         self.tunnel_depth = tunnel_depth
         self.weights = dict.fromkeys(LINK_SCORE_PARTS, 1.0) | dict(weights or {})
@@ -66,7 +70,8 @@ class LinkScoreRanker:
         scores = np.array((weigh["url"], weigh["anchor"], weigh["around"])) @ rows + weigh["parent"] * verdict.score
         parent = np.full(len(page.links), verdict.score)
         parts: dict[str, ScoreColumn] = {"url": url, "anchor": anchor, "parent": parent, "around": around}
-        dropped = dict.fromkeys(below_threshold(scores, self.threshold, self.strict).tolist(), "below the threshold")
+        threshold = sized_threshold(self.threshold, self.threshold_words, self.topic.compiled.size)
+        dropped = dict.fromkeys(below_threshold(scores, threshold, self.strict).tolist(), "below the threshold")
         dropped = drop_all(
             dropped | refused_links(page), len(page.links), tunnel_drop_reason(verdict, lead, self.tunnel_depth)
         )
@@ -189,8 +194,10 @@ def linkscore_ranker(
     threshold: LinkThreshold = 0.0,
     strict: bool = False,
     tunnel_depth: TunnelDepth = 3,
+    threshold_words: Count = 0,
 ) -> Ranker:
-    return LinkScoreRanker(context.evolving_topic, context.url_terms.terms_batch, form, threshold, strict, tunnel_depth)
+    topic, url_terms = context.evolving_topic, context.url_terms.terms_batch
+    return LinkScoreRanker(topic, url_terms, form, threshold, strict, tunnel_depth, threshold_words=threshold_words)
 
 
 def shark_ranker(

@@ -47,7 +47,15 @@ from opilio.rank.topic_genre import TopicGenreRanker
 from opilio.text.term_arrays import distinct, term_array
 from opilio.text.tokens import UrlTerms
 from opilio.text.vocabulary import Vocabulary
-from opilio.text.word_vectors import DIMENSIONS, Vectors, WordVectors, load_word_vectors, to_bytes, unit_vectors
+from opilio.text.word_vectors import (
+    BYTE_SCALE,
+    DIMENSIONS,
+    Vectors,
+    WordVectors,
+    load_word_vectors,
+    to_bytes,
+    unit_vectors,
+)
 from opilio.topic.evolving import CompiledTable, EvolvingTopic
 from opilio.topic.page_terms import Idf
 from opilio.topic.setup import BuildContext
@@ -95,7 +103,7 @@ class LinkMeanings:
 
     def similarities(self, vectors: NDArray[np.int8]) -> NDArray[np.float64]:
         """The similarity of each vector to the topic, from 0 to 1."""
-        products = vectors.astype(np.float32) @ (self.direction / 127.0)
+        products = vectors.astype(np.float32) @ (self.direction / BYTE_SCALE)
         return np.clip(products, 0.0, 1.0).astype(np.float64)
 
     @property

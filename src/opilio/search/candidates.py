@@ -10,6 +10,7 @@ import tantivy
 from opilio.core.errors import QueryError
 from opilio.search.meaning import Matrix, PageMeanings
 from opilio.search.query import check_filter_value
+from opilio.search.repeated_lines import RepeatedLines
 from opilio.search.results import SORT_ORDERS, MarkedText, SearchFilters, SearchHit, TextSegment
 from opilio.search.schema import STORED_TEXT_FIELD
 from opilio.search.snippet import Highlighter, build_snippet, highlight
@@ -53,6 +54,7 @@ class OpenIndex(msgspec.Struct, frozen=True, kw_only=True):
     has_past_versions: bool  # it contains past versions of pages
     # The vectors of its pages, read when they are first needed.
     load_meanings: Callable[[], PageMeanings]
+    repeated_lines: RepeatedLines
     # Of the user: the keys of the pages that have each.
     tags: Mapping[str, frozenset[int]] = {}
 
@@ -60,7 +62,7 @@ class OpenIndex(msgspec.Struct, frozen=True, kw_only=True):
 class SearchCandidate(msgspec.Struct):
     """One candidate: its document, and the parts of its score."""
 
-    searcher: tantivy.Searcher
+    index: OpenIndex
     address: tantivy.DocAddress
     key: int
     text_score: float
@@ -75,6 +77,13 @@ class SearchCandidate(msgspec.Struct):
     lead_coverage: float = 0.0
     # Log of the score of the words as written, as a share of the best one.
     plain: float = 0.0
+
+    def stored(self) -> dict[str, list[Any]]:
+        """The stored fields of the page, its text without what the site repeats on its pages."""
+        stored = self.index.searcher.doc(self.address).to_dict()
+        text = bytes(stored[STORED_TEXT_FIELD][0]).decode()
+        stored[STORED_TEXT_FIELD] = [self.index.repeated_lines.remove_from(text, stored["host"][0]).encode()]
+        return stored
 
 
 def merge_candidates(candidates: Iterable[SearchCandidate]) -> list[SearchCandidate]:
@@ -118,7 +127,7 @@ def scores_among(
     chosen = tantivy.Query.term_set_query(schema, "key", [one.key for one in candidates])
     among = (tantivy.Occur.Must, tantivy.Query.const_score_query(chosen, 0.0))
     any_of = [(tantivy.Occur.Should, query) for query in queries]
-    searcher = candidates[0].searcher
+    searcher = candidates[0].index.searcher
     result = searcher.search(tantivy.Query.boolean_query([among, *any_of]), len(candidates), count=False)
     keys = searcher.fast_field_values("key", [address for _, address in result.hits])
     found = {key: score for (score, _), key in zip(result.hits, keys, strict=True)}

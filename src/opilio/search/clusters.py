@@ -246,6 +246,8 @@ MAX_PAGE_STEMS = 60
 MAX_TEXT_CHARACTERS = 30_000
 TITLE_WEIGHT, HEADINGS_WEIGHT = 5, 2  # counts of their words
 _FIGURE = re.compile(r"\d")
+# Captions and lists of pictures name files; their endings distinguish no subject.
+_PICTURE_ENDING = re.compile(r"\.(?:jpe?g|png|gif|svg|webp)\b", re.IGNORECASE)
 _decode = msgspec.msgpack.Decoder(list[StemCount]).decode
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -258,7 +260,7 @@ def _stem(code: str) -> StemFunction:
 def count_stems(page: IndexDocument) -> list[StemCount]:
     """The stems of a page, most frequent first."""
     code = language_code(page.language)
-    counts = Counter(tokenize(page.body[:MAX_TEXT_CHARACTERS]))
+    counts = Counter(tokenize(_PICTURE_ENDING.sub(" ", page.body[:MAX_TEXT_CHARACTERS])))
     for text, times in ((page.title, TITLE_WEIGHT), (page.headings[:MAX_TEXT_CHARACTERS], HEADINGS_WEIGHT)):
         counts.update({word: times * n for word, n in Counter(tokenize(text[:MAX_TEXT_CHARACTERS])).items()})
     stem, stop = _stem(code), stop_words(code)

@@ -26,7 +26,7 @@ from opilio.store.pages import has_page
 from opilio.store.versions import links_of
 from opilio.store.warc import read_record
 from opilio.text.languages import detect_language
-from opilio.text.reading import polarity_of
+from opilio.text.polarity import polarity_of
 
 _EARLIEST = 631_152_000.0  # 1990: earlier dates are wrong
 LINK_CACHE_PAGES = 512  # pages whose links are cached

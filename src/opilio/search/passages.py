@@ -18,7 +18,7 @@ from opilio.search.candidates import SearchCandidate
 from opilio.search.ranking import Search
 from opilio.search.results import rich_passages
 from opilio.search.schema import STORED_TEXT_FIELD
-from opilio.search.snippet import Highlighter, TermMatch
+from opilio.search.snippet import PROSE_SHARE, Highlighter, TermMatch, stop_word_share
 from opilio.text.languages import stop_words
 from opilio.text.word_vectors import Vectors, load_surface_vectors, text_vector
 
@@ -28,8 +28,7 @@ PAGES_PER_PASSAGE = 2
 MIN_PAGES = 10
 MAX_PER_PAGE = 3
 TITLE_SHARE, PAGE_WEIGHT, MEANING_WEIGHT = 0.5, 0.7, 0.5
-# Share of stop words from which a passage counts as sentences.
-PROSE_WEIGHT, PROSE_SHARE = 0.5, 0.15
+PROSE_WEIGHT = 0.5
 _SENTENCE_END = re.compile(r"[.!?。！？][\"'”’)\]]*\s+")
 
 
@@ -99,7 +98,7 @@ class _PassageScorer:
 
     def passages(self, found: SearchCandidate, page_share: float) -> list[Passage]:
         """The best passages of one page."""
-        stored = found.searcher.doc(found.address).to_dict()
+        stored = found.stored()
         language = str(stored["language"][0])
         highlighter = self._highlighters.setdefault(language, Highlighter(self._terms, language))
         title, url = bytes(stored["name"][0]).decode(), bytes(stored["url"][0]).decode()
@@ -149,9 +148,7 @@ class _PassageScorer:
 
 def _prose(text: str, language: str) -> float:
     """How much a passage consists of sentences."""
-    words, ignored = re.findall(r"\w+", text.lower()), stop_words(language)
-    share = sum(word in ignored for word in words) / max(len(words), 1)
-    return PROSE_WEIGHT * min(share / PROSE_SHARE, 1.0)
+    return PROSE_WEIGHT * min(stop_word_share(text, language) / PROSE_SHARE, 1.0)
 
 
 def split_passages(text: str) -> Iterator[tuple[int, int]]:

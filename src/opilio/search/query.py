@@ -25,7 +25,7 @@ from opilio.core.urls import canonicalize_url
 from opilio.search.results import BANDS, FOREVER
 from opilio.search.schema import replace_surrogates
 from opilio.text.languages import is_function_bigram
-from opilio.text.reading import POLARITIES
+from opilio.text.polarity import POLARITIES
 from opilio.text.tokens import UNSPACED_SCRIPTS, is_thai, thai_words
 
 Query = TypeVar("Query")

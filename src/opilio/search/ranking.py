@@ -331,8 +331,8 @@ class Search:
     def _set_coverage(self, found: Sequence[SearchCandidate]) -> None:
         """Which of the question's words each page contains, and where: all of them count more than one in a title."""
         words = self._content_words()
-        for (index, searcher), builder in zip(self._indexes, self._builders, strict=True):
-            pages = [one for one in found if one.searcher is searcher]
+        for (index, _), builder in zip(self._indexes, self._builders, strict=True):
+            pages = [one for one in found if one.index is index]
             weights = [builder.exact_idf(word) for word in words]
             anywhere = [builder.build(parse_query(word)) for word in words]
             title, lead = ([builder.contains(word, field) for word in words] for field in ("title", LEAD_FIELD))
@@ -382,13 +382,13 @@ class Search:
         text = np.ones(len(values)) if order else values
         values_of = [column.tolist() for column in (keys, text, relevance, values)]
         columns = zip(addresses, *values_of, strict=True)
-        return count, [SearchCandidate(searcher, a, k, t, r, s, [index.name]) for a, k, t, r, s in columns]
+        return count, [SearchCandidate(index, a, k, t, r, s, [index.name]) for a, k, t, r, s in columns]
 
     def _hits(self, chosen: Iterable[SearchCandidate]) -> Iterable[SearchHit]:
         makers: dict[str, Highlighter] = {}
         wanted = self.content_terms()
         for one in chosen:
-            stored = one.searcher.doc(one.address).to_dict()
+            stored = one.stored()
             language = str(stored["language"][0])
             highlighter = makers.get(language) or makers.setdefault(language, Highlighter(wanted, language))
             yield build_hit(stored, highlighter, one, self._tags_of(one))

@@ -72,7 +72,7 @@ def _html_hit(hit: "SearchHit") -> str:
 def _facts(hit: "SearchHit") -> list[str]:
     found = "similar in meaning" if hit.by_meaning else ""
     # Alone, "negative" could be a verdict.
-    tone = f"tone: {hit.polarity}" if hit.polarity else ""
+    tone = f"tone: {hit.polarity}" if hit.polarity not in ("", "neutral") else ""
     facts = (found, hit.language, hit.genre, tone, hit.subtopic)
     return [f"relevance {hit.relevance:.2f}", *(fact for fact in facts if fact)]
 
@@ -132,7 +132,7 @@ class SearchFilters(msgspec.Struct, frozen=True, kw_only=True):
     languages: tuple[str, ...] = ()
     genres: tuple[str, ...] = ()
     polarities: tuple[str, ...] = ()  # positive, neutral, negative
-    bands: tuple[str, ...] = ()  # names of `BAND_COUNT`
+    bands: tuple[str, ...] = ()  # names of `BANDS`
     subtopics: tuple[str, ...] = ()  # by name
     years: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()  # of the user

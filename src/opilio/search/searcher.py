@@ -33,8 +33,10 @@ from opilio.search.indexer import count_unindexed, rebuild_index, remote_index, 
 from opilio.search.manifest import IndexManifest, load_stored_meanings, read_meanings
 from opilio.search.meaning import PageMeanings
 from opilio.search.passages import PassageResults, find_passages
+from opilio.search.query import parse_query
 from opilio.search.query_builder import FieldWeights, bm25_idf
 from opilio.search.ranking import Search
+from opilio.search.repeated_lines import RepeatedLines
 from opilio.search.results import (
     PAGE_SIZE,
     IndexProgress,
@@ -46,7 +48,7 @@ from opilio.search.results import (
 )
 from opilio.search.schema import STORED_TEXT_FIELD, analyzer_for_language, normalize_for_analysis
 from opilio.search.snippet import Highlighter
-from opilio.store.annotations import SavedSearch, read_tags
+from opilio.store.annotations import SavedSearch, read_tags, save_search
 from opilio.store.collection import check_collection, open_readonly
 from opilio.store.connection import INDEX_FOLDER
 
@@ -82,7 +84,7 @@ def find_similar(indexes: Sequence[OpenIndex], key: int, limit: int) -> tuple[Se
                 known.collections.append(index.name)
     best = sorted(found.values(), key=lambda f: (-f.score, f.key))[:limit]
     marker = Highlighter((), "")
-    return tuple(build_hit(one.searcher.doc(one.address).to_dict(), marker, one) for one in best)
+    return tuple(build_hit(one.stored(), marker, one) for one in best)
 
 
 def _stored(index: OpenIndex, key: int) -> dict[str, list[Any]] | None:
@@ -114,9 +116,19 @@ def _like(index: OpenIndex, counts: Counter[str], page: tuple[int, str], limit: 
     relevance = searcher.fast_field_values("relevance", addresses)
     rows = zip(hits, keys, relevance, strict=True)
     return [
-        SearchCandidate(searcher, address, int(k or 0), score, float(r or 0.0), score, [index.name])
+        SearchCandidate(index, address, int(k or 0), score, float(r or 0.0), score, [index.name])
         for (score, address), k, r in rows
     ]
+
+
+def save_query(folder: Path, name: str, query: str, filters: SearchFilters, now: float) -> None:
+    """Save a search in a collection, in place of one of the same name; QueryError if the query can't be run."""
+    parse_query(query)
+    save_search(folder, SavedSearch(name, query, msgspec.json.encode(filters).decode(), now, now))
+
+
+def saved_filters(saved: SavedSearch) -> SearchFilters:
+    return msgspec.json.decode(saved.filters, type=SearchFilters)
 
 
 class Searcher:
@@ -138,7 +150,7 @@ class Searcher:
         self._names = dict(zip(folders, names or _names(folders), strict=True))
         self._weights = weights or FieldWeights()
         self._ranking = ranking or RankingWeights()
-        # With the moment each was read at
+        # With the generation that each was read at.
         self._indexes: dict[Path, tuple[tuple[int, ...], OpenIndex]] = {}
         self._meanings: dict[Path, MeaningLoader] = {}
 
@@ -158,7 +170,7 @@ class Searcher:
 
     def new_hits(self, saved: SavedSearch, since: float, limit: int = PAGE_SIZE) -> SearchResults:
         """The hits of a saved search that were stored after a time, newest first; relevant ones unless it says so."""
-        filters = msgspec.json.decode(saved.filters, type=SearchFilters)
+        filters = saved_filters(saved)
         relevant = True if filters.relevant is None else filters.relevant
         wanted = msgspec.structs.replace(filters, relevant=relevant, added_after=since)
         return self.search(saved.query, wanted, 1, limit, "added")
@@ -288,6 +300,7 @@ def _open_index(folder: Path, name: str) -> OpenIndex:
             languages=document_languages(searcher),
             has_past_versions=bool(manifest.mark("versions")),
             load_meanings=PageMeanings.empty,
+            repeated_lines=RepeatedLines(searcher, index.schema),
         )
 
 

@@ -7,11 +7,13 @@ from opilio.core.errors import QueryError
 from opilio.search.query import FILTER_FIELDS, QueryTerm, parse_query, positive_terms
 from opilio.search.results import TextSegment
 from opilio.search.schema import MAX_BODY_LENGTH, MAX_TITLE_LENGTH, index_terms
-from opilio.text.languages import is_stop_word
+from opilio.text.languages import is_stop_word, stop_words
 from opilio.text.tokens import UNSPACED_SCRIPTS
 
 # Characters of a snippet, and of the text before the first match.
 SNIPPET_LENGTH, CONTEXT_BEFORE = 240, 60
+# Share of stop words from which a text counts as sentences, and windows that are checked for it.
+PROSE_SHARE, MAX_WINDOWS_READ = 0.15, 20
 # Of a text that is longer than those in the index, such as a stored copy.
 MAX_SCANNED_CHARACTERS, MAX_MATCHES = MAX_TITLE_LENGTH + MAX_BODY_LENGTH + 1, 2_000
 # Combining marks inside words, at which `re` ends a word: combining accents, points of Hebrew and Arabic, vowel signs
@@ -31,7 +33,7 @@ class Highlighter:
     """Finds the words of a query in texts of one language."""
 
     def __init__(self, terms: Sequence[QueryTerm], language: str) -> None:
-        self._language = language
+        self.language = language
         # Term -> number of the query word.
         self._numbers: dict[str, int] = {}
         self._prefixes: list[tuple[str, int]] = []
@@ -57,7 +59,7 @@ class Highlighter:
 
     def _add_term(self, number: int, term: QueryTerm) -> None:
         self._literals |= dict.fromkeys(UNSPACED_SCRIPTS.findall(term.text), number)
-        plain, stems = index_terms(term.text), index_terms(term.text, self._language)
+        plain, stems = index_terms(term.text), index_terms(term.text, self.language)
         if term.kind == "prefix":
             self._prefixes += [(word, number) for word in plain]
         elif term.kind == "fuzzy":
@@ -86,7 +88,7 @@ class Highlighter:
         # The engine splits some words; all parts must match.
         for found in (
             plain,
-            index_terms(word, self._language),
+            index_terms(word, self.language),
         ):
             if found and all(term in self._numbers for term in found):
                 return self._numbers[found[0]]
@@ -131,9 +133,9 @@ def highlight(
 
 
 def build_snippet(text: str, highlighter: Highlighter, length: int = SNIPPET_LENGTH) -> tuple[TextSegment, ...]:
-    """The passage with most of the query's words; the beginning of the text if there are none."""
+    """The passage with most of the query's words, of sentences if there is one; without any, the beginning."""
     matches = highlighter.matches(text)
-    start = _best_start(matches, length)
+    start = _best_start(text, matches, length, highlighter.language)
     start, end = _snap_to_words(text, start, length)
     inside = [m for m in matches if m[0] >= start]
     segments = highlight(text, inside, start, end)
@@ -141,15 +143,34 @@ def build_snippet(text: str, highlighter: Highlighter, length: int = SNIPPET_LEN
     return (*opened, TextSegment(" …")) if end < len(text) and opened else opened
 
 
-def _best_start(matches: Sequence[TermMatch], length: int) -> int:
-    """The start of the window with most distinct words, then most words, then the first one."""
-    best, best_start = (0, 0), 0
+def _best_start(text: str, matches: Sequence[TermMatch], length: int, language: str) -> int:
+    """The start of the window with most distinct words, then most words, then the first one.
+
+    Of windows with as many distinct words, one of sentences explains more than a menu or the output of a program.
+    """
+    windows = []
     for i, (start, _, _) in enumerate(matches):
         inside = [number for first, last, number in matches[i : i + 30] if last <= start + length - CONTEXT_BEFORE]
-        worth = (len(set(inside)), len(inside))
-        if worth > best:
-            best, best_start = worth, max(0, start - CONTEXT_BEFORE)
-    return best_start
+        windows.append((-len(set(inside)), -len(inside), max(0, start - CONTEXT_BEFORE)))
+    windows.sort()
+    best: list[int] = []
+    for words, _, start in windows:
+        if words != windows[0][0] or len(best) == MAX_WINDOWS_READ:
+            break
+        if all(abs(start - other) > length // 2 for other in best):
+            best.append(start)
+    sentences = (start for start in best if stop_word_share(text[start : start + length], language) >= PROSE_SHARE)
+    return next(sentences, best[0] if best else 0)
+
+
+def stop_word_share(text: str, language: str) -> float:
+    """The share of stop words in a text: sentences have many, lists of names, menus and code few.
+
+    >>> stop_word_share("The wren is a bird of the hedge", "en"), stop_word_share("Home Birds Wrens", "en")
+    (0.625, 0.0)
+    """
+    words, ignored = re.findall(r"\w+", text.lower()), stop_words(language)
+    return sum(word in ignored for word in words) / max(len(words), 1)
 
 
 def _snap_to_words(text: str, start: int, length: int) -> tuple[int, int]:

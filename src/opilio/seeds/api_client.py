@@ -18,7 +18,7 @@ from msgspec import Meta
 from opilio.core.clock import Clock
 from opilio.core.errors import ConfigError
 from opilio.core.files import read_text
-from opilio.core.records import Failure, FetchResult
+from opilio.core.records import Failure, FetchResult, media_type
 
 OK, TOO_MANY_REQUESTS, SERVICE_UNAVAILABLE = 200, 429, 503
 REFUSED_STATUSES = (401, 403)
@@ -212,7 +212,7 @@ def parse_json(fetched: FetchResult) -> object | Failure:
     """The JSON of a response, or a failure."""
     if fetched.failure is not None:
         return fetched.failure
-    kind = fetched.header("content-type").partition(";")[0].strip().lower()
+    kind = media_type(fetched.header("content-type"))
     if kind in ("text/html", "application/xhtml+xml") or fetched.body.lstrip()[:1] == b"<":
         return Failure("answer", "sent a web page instead of JSON")
     try:

@@ -14,11 +14,12 @@ import msgspec
 
 from opilio.core.errors import ConfigError, OpilioError
 from opilio.core.files import read_text
-from opilio.core.records import EngineAnswer, EngineHit, Failure, FetchResult, Seed
+from opilio.core.records import EngineAnswer, EngineHit, Failure, FetchResult, Seed, rank_hits
 from opilio.core.urls import canonicalize_url, origin_of
 from opilio.parse.sitemaps import gunzip_bounded, has_sitemap_root, sitemap_entries
 from opilio.seeds.api_client import ApiRequest, EngineClient, get_string, parse_json
-from opilio.seeds.finder import LOW_PRIORITY, sort_by_query_words
+from opilio.seeds.merge import LOW_PRIORITY
+from opilio.seeds.queries import sort_by_query_words
 
 
 def read_numbered_seeds(path: Path, option: str) -> dict[int, Seed]:
@@ -99,8 +100,7 @@ class SearchSource:
             urls = dict.fromkeys(self._search(query, limit))
         except OpilioError as error:
             return [EngineAnswer(voter=self.name, failure=Failure("engine", str(error)))]
-        hits = tuple(EngineHit(url=url, rank=rank) for rank, url in enumerate(list(urls)[:limit], 1))
-        return [EngineAnswer(voter=self.name, hits=hits)]
+        return [EngineAnswer(voter=self.name, hits=rank_hits(list(urls)[:limit]))]
 
 
 class FailingSource:
@@ -151,8 +151,7 @@ class CommonCrawlSource:
             if failure is not None:
                 break
         best = sort_by_query_words(found, query)[:limit]
-        hits = tuple(EngineHit(url=url, rank=rank) for rank, url in enumerate(best, 1))
-        return [EngineAnswer(voter=self.name, hits=hits, failure=failure, fixed_priority=LOW_PRIORITY)]
+        return [EngineAnswer(voter=self.name, hits=rank_hits(best), failure=failure, fixed_priority=LOW_PRIORITY)]
 
     async def _choose_crawl(self) -> Failure | None:
         """Find the newest crawl, unless one was configured."""
@@ -216,8 +215,7 @@ class SitemapSource:
             waiting.extend(listed.sitemaps)
             found |= dict.fromkeys(listed.pages)
         best = sort_by_query_words(found, query)[:limit]
-        hits = tuple(EngineHit(url=url, rank=rank) for rank, url in enumerate(best, 1))
-        return [EngineAnswer(voter=self.name, hits=hits, failure=failure, fixed_priority=LOW_PRIORITY)]
+        return [EngineAnswer(voter=self.name, hits=rank_hits(best), failure=failure, fixed_priority=LOW_PRIORITY)]
 
     async def _read(self, url: str) -> tuple["SitemapFile", Failure | None]:
         # Only the servers that the user named may have private addresses, not those that their sitemaps name.

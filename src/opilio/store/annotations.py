@@ -16,9 +16,10 @@ from opilio.core.errors import CollectionError, UsageError
 from opilio.core.protocols import Database
 from opilio.core.records import url_key
 from opilio.core.urls import canonicalize_url
-from opilio.store.collection import CONFIG, Collection, is_linked, open_readonly
+from opilio.store.collection import Collection, is_linked, open_readonly
 from opilio.store.connection import (
     COMMAND_LOCK_TIMEOUT_S,
+    CONFIG,
     DATABASE,
     INDEX_FOLDER,
     LOCK_FILE,
@@ -284,13 +285,18 @@ def save_search(folder: Path, search: SavedSearch) -> None:
 
 def mark_search_seen(folder: Path, name: str, now: float) -> None:
     """Hits stored up to now are no longer new."""
+    _require_saved(folder, name)
     _write(folder, lambda db: db.execute("UPDATE saved_search SET seen_at = ? WHERE name = ?", (now, name)))
 
 
 def delete_search(folder: Path, name: str) -> None:
+    _require_saved(folder, name)
+    _write(folder, lambda db: db.execute("DELETE FROM saved_search WHERE name = ?", (name,)))
+
+
+def _require_saved(folder: Path, name: str) -> None:
     with open_readonly(folder) as collection:
         require_search(collection.connection, name)
-    _write(folder, lambda db: db.execute("DELETE FROM saved_search WHERE name = ?", (name,)))
 
 
 def copy_annotations(db: Database, key: int, target: int) -> None:

@@ -5,7 +5,6 @@ Invariant: what is in the database has happened, what is not has not. One proces
 """
 
 import sqlite3
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -14,9 +13,11 @@ from typing import IO
 import msgspec
 
 from opilio.core.errors import CollectionError, ConfigError
+from opilio.core.files import parse_toml
 from opilio.core.protocols import Database
 from opilio.core.settings import StopSettings, Tree
 from opilio.store.connection import (
+    CONFIG,
     CRAWL_COMMAND,
     DATABASE,
     LINK_FILE,
@@ -37,13 +38,10 @@ from opilio.store.schema import ADDED_TABLES, APPLICATION_ID, SCHEMA_VERSION, TA
 from opilio.store.seal import SEAL_FILE, WriterSeal, drop_seal_at_rest, require_intact
 from opilio.store.warc import FolderRecords, RecordFiles
 
-CONFIG = "crawl.toml"
 # Shown to other processes; commands that only append take the lock for a moment.
 APPEND_COMMAND = "label"
-PARTIAL_DATABASE_FILE = (
-    # A database that is being made; the last step of making a collection gives it its name.
-    "crawl.db.part"
-)
+# A database that is being made; the last step of making a collection gives it its name.
+PARTIAL_DATABASE_FILE = f"{DATABASE}.part"
 PARTIAL_FILES = frozenset(
     {
         LOCK_FILE,
@@ -341,9 +339,9 @@ def _create_files(folder: Path, config: str, parts: Sequence[CreateTables]) -> N
 def load_settings(collection: Collection) -> Tree:
     """The settings of the first run of a collection."""
     try:
-        return tomllib.loads(collection.config)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{collection.folder / 'crawl.toml'}: is not valid TOML: {error}") from error
+        return parse_toml(collection.config)
+    except ValueError as error:
+        raise ConfigError(f"{collection.folder / CONFIG}: is not valid TOML: {error}") from error
 
 
 def stored_stop_settings(collection: Collection) -> StopSettings:

@@ -22,6 +22,7 @@ from opilio.core.errors import CollectionError
 from opilio.core.protocols import Database, Values
 
 DATABASE = "crawl.db"
+CONFIG = "crawl.toml"
 BUSY_TIMEOUT_MS = 30_000
 # Errors that no damage causes: of the disk, of permissions, of other processes.
 _NO_DAMAGE = (

@@ -49,8 +49,8 @@ class PageFilter(msgspec.Struct, frozen=True, kw_only=True):
     # Purposes that no signal of the page may deny: search, ai-input, ai-train. Applied by PageTable.
     allow: tuple[str, ...] = ()
 
-    def clause(self) -> tuple[str, list[object]]:
-        """The condition in SQL, with its values."""
+    def clause(self, *, copies: bool = False) -> tuple[str, list[object]]:
+        """The condition in SQL, with its values; `copies`: of copies of other pages, which are never selected."""
         conditions: list[tuple[str, object]] = []
         if self.relevant is not None:
             conditions.append(("relevant = ?", int(self.relevant)))
@@ -70,7 +70,8 @@ class PageFilter(msgspec.Struct, frozen=True, kw_only=True):
             conditions.append(("key IN (SELECT l.key FROM list_page AS l WHERE l.list = ?)", self.in_list))
         if not self.include_noindex:
             conditions.append(("noindex = ?", 0))
-        return " AND ".join(["duplicate_of = 0", *(text for text, _ in conditions)]), [value for _, value in conditions]
+        which = "duplicate_of <> 0" if copies else "duplicate_of = 0"
+        return " AND ".join([which, *(text for text, _ in conditions)]), [value for _, value in conditions]
 
 
 def select_pages(collection: Collection, wanted: PageFilter) -> Iterator[SelectedPage]:
@@ -83,7 +84,7 @@ def select_pages(collection: Collection, wanted: PageFilter) -> Iterator[Selecte
             [*values, wanted.in_list],
         )
     query = f"SELECT key, {_COLUMNS} FROM page WHERE {where} ORDER BY {order}"
-    aliases, notes = _aliases(collection), read_notes(collection.connection)
+    aliases, notes = _aliases(collection.connection, wanted.url), read_notes(collection.connection)
     tags = tags_by_page(read_tags(collection.connection))
     for key, *columns, warc, offset, length in collection.connection.execute(query, values):
         fields = dict(zip(_NAMES, columns, strict=True))
@@ -93,17 +94,18 @@ def select_pages(collection: Collection, wanted: PageFilter) -> Iterator[Selecte
         yield SelectedPage(fields, RecordPosition(warc, offset, length))
 
 
-def _aliases(collection: Collection) -> dict[int, list[str]]:
-    """The URLs of copies by the key of their original."""
+def _aliases(db: Database, original: str) -> dict[int, list[str]]:
+    """The URLs of copies by the key of their original: of all, or of one URL."""
+    of_one, values = (" AND duplicate_of = ?", (url_key(original),)) if original else ("", ())
     found: dict[int, list[str]] = {}
-    for key, url in collection.connection.execute("SELECT duplicate_of, url FROM page WHERE duplicate_of <> 0"):
+    for key, url in db.execute(f"SELECT duplicate_of, url FROM page WHERE duplicate_of <> 0{of_one}", values):
         found.setdefault(key, []).append(url)
     return found
 
 
-def count_pages(collection: Collection, wanted: PageFilter) -> int:
-    """How many pages a selection has."""
-    where, values = wanted.clause()
+def count_pages(collection: Collection, wanted: PageFilter, *, copies: bool = False) -> int:
+    """How many pages a selection has, or how many copies of other pages it leaves out."""
+    where, values = wanted.clause(copies=copies)
     (count,) = collection.connection.execute(f"SELECT count(*) FROM page WHERE {where}", values).fetchone()
     return int(count)
 

@@ -145,12 +145,6 @@ def page_outline(db: Database, key: int) -> PageOutline | None:
     return read_row(db, PageOutline, "page WHERE key = ?", (key,))
 
 
-def copy_urls(db: Database, key: int, most: int) -> list[str]:
-    """URLs of pages that are copies of a page, the first found first."""
-    rows = db.execute("SELECT url FROM page WHERE duplicate_of = ? ORDER BY seq LIMIT ?", (key, most))
-    return [url for (url,) in rows]
-
-
 def page_url(db: Database, key: int) -> str:
     """The URL of a current page; empty where there is none."""
     return read_value(db, "SELECT url FROM page WHERE key = ?", (key,)) or ""
@@ -208,8 +202,9 @@ def first_fetched_at(db: Database, keys: Iterable[int]) -> float | None:
 
 
 def copies_of(db: Database, key: int, limit: int) -> list[tuple[str, bool]]:
-    """URLs of pages that repeat the text of this one; True where the texts only nearly agree."""
-    sql = "SELECT url, near_duplicate FROM page WHERE duplicate_of = ? AND duplicate_of <> 0 LIMIT ?"
+    """URLs of pages that repeat the text of this one, the first found first; True where the texts only nearly agree."""
+    # The index of copies is partial: without its condition SQLite would read every page.
+    sql = "SELECT url, near_duplicate FROM page WHERE duplicate_of = ? AND duplicate_of <> 0 ORDER BY seq LIMIT ?"
     return [(url, bool(near)) for url, near in db.execute(sql, (key, limit))]
 
 

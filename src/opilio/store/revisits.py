@@ -133,9 +133,11 @@ class RevisitStore:
         """Pages that are queued for a revisit."""
         return [key for (key,) in self._db.execute("SELECT key FROM revisit WHERE queued <> 0")]
 
-    def duplicates_of(self, key: int) -> list[tuple[int, str]]:
-        """(key, host) of pages that repeat the text of this one."""
-        return self._db.execute("SELECT key, host FROM page WHERE duplicate_of = ?", (key,)).fetchall()
+    def copy_keys(self, key: int) -> list[int]:
+        """The keys of pages that repeat the text of this one."""
+        # The index of copies is partial: without its condition SQLite would read every page.
+        rows = self._db.execute("SELECT key FROM page WHERE duplicate_of = ? AND duplicate_of <> 0", (key,))
+        return [copy for (copy,) in rows.fetchall()]
 
     def record_move(self, key: int, target: int, at: float) -> None:
         """Record a permanent redirect."""

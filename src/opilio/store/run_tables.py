@@ -1,28 +1,19 @@
-"""What belongs to the crawl as a whole: events, seeds, robots.txt rules, states of learners, commands, labels, agents.
+"""What belongs to the crawl as a whole: events, seeds, robots.txt rules, commands, agents.
 
-Any process appends commands and labels; the writing process applies them. The latest label of a page counts.
-
-A learner is stored as a snapshot of its state from time to time, and a journal of the lessons since. A lesson is
-written in the same unit of work as its visit, so a killed crawl has learned everything that it committed. The larger
-the state, the longer the journal between two snapshots. The previous snapshot and its journal are kept as well, under
-another name, to rebuild a damaged snapshot. The checksum of a snapshot is in `meta`.
+Any process appends commands; the writing process applies them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 import msgspec
-import xxhash
 
 from opilio.core.protocols import Database
 from opilio.core.records import url_key
-from opilio.store.collection import Collection
 from opilio.store.connection import read_row, read_rows, read_value, upsert_sql
 
 # In `meta`: the OpenSearch server that holds the index of the collection, and the name of the index there.
 INDEX_SERVER_KEY, INDEX_ALIAS_KEY = "index_server", "index_alias"
-# Ends the name of a learner's previous state, which stands in for a damaged one.
-PREVIOUS_MARK = "~"
 
 
 class EventRow(msgspec.Struct, frozen=True):
@@ -32,18 +23,6 @@ class EventRow(msgspec.Struct, frozen=True):
     at: float
     kind: str
     data: bytes
-
-
-class SnapshotRow(msgspec.Struct, frozen=True):
-    """A saved state of something that learns."""
-
-    name: str
-    version: int
-    at: float
-    state: bytes
-
-
-_SAVE_SNAPSHOT = upsert_sql("snapshot", SnapshotRow.__struct_fields__, ("name", "version"))
 
 
 class RobotsRow(msgspec.Struct, frozen=True):
@@ -136,34 +115,6 @@ def last_host_backoff(db: Database, host: str) -> tuple[float, str] | None:
     return None if found is None else (found.until, found.reason)
 
 
-def latest_snapshot(db: Database, name: str) -> SnapshotRow | None:
-    """The newest saved state of a learner."""
-    return read_row(db, SnapshotRow, "snapshot WHERE name = ? ORDER BY version DESC LIMIT 1", (name,))
-
-
-def latest_state(db: Database, name: str) -> bytes | None:
-    """The newest saved state of a learner as bytes."""
-    found = latest_snapshot(db, name)
-    return None if found is None else bytes(found.state)
-
-
-def snapshots(db: Database, name: str) -> list[SnapshotRow]:
-    """Every saved state of a learner, oldest first."""
-    return list(read_rows(db, SnapshotRow, "snapshot WHERE name = ? ORDER BY version", (name,)))
-
-
-def write_snapshots(db: Database, rows: Iterable[SnapshotRow]) -> None:
-    """Store states, in place of those of the same learner and version."""
-    db.executemany(_SAVE_SNAPSHOT, [msgspec.structs.astuple(row) for row in rows])
-
-
-def latest_states(db: Database, without: str) -> dict[str, bytes]:
-    """The newest saved state of every learner by name; without those called `without`, of agents too."""
-    source = f"""snapshot AS s WHERE name <> ? AND name NOT LIKE '%/' || ? AND name NOT LIKE '%{PREVIOUS_MARK}'
-        AND version = (SELECT max(version) FROM snapshot WHERE name = s.name)"""
-    return {row.name: bytes(row.state) for row in read_rows(db, SnapshotRow, source, (without, without))}
-
-
 def robots_rows(db: Database) -> list[RobotsRow]:
     """The stored rules of every origin."""
     return list(read_rows(db, RobotsRow, "robots"))
@@ -197,11 +148,6 @@ def seed_results(db: Database, limit: int) -> Iterator[SeedResult]:
     for key, url, priority, sources, title, score, relevant in db.execute(sql, (limit,)):
         seed = SeedRow(key, url, priority, sources)
         yield SeedResult(seed, title, score, None if relevant is None else bool(relevant))
-
-
-def has_table(db: Database, name: str) -> bool:
-    """Collections of early versions lack the tables that were added later."""
-    return read_value(db, "SELECT 1 FROM sqlite_master WHERE name = ?", (name,)) is not None
 
 
 _keys = msgspec.msgpack.Decoder(tuple[int, ...])
@@ -255,113 +201,6 @@ def last_location(connection: Database, key: int) -> str:
     return str(row[0]) if row else ""
 
 
-# Lessons between two saved states, at least.
-SNAPSHOT_MIN_LESSONS = 1_000
-# Of a state: saving costs about this per lesson.
-STATE_BYTES_PER_LESSON = 1_000
-_NEWEST_VERSION = "(SELECT max(version) FROM snapshot WHERE name = ?)"
-STATE_DAMAGED = "the learned state '{}' was changed since it was written; it is restored from the state before it"
-STATE_RESTORED = "the learned state '{}' was damaged; it was restored from the state before it and its lessons"
-_CHECKSUM_PREFIX = "state of "  # names in `meta`
-
-
-class LearnerJournal:
-    """The journal of one learner. Writes inside `collection.unit_of_work()`."""
-
-    def __init__(self, collection: Collection, name: str) -> None:
-        self._collection = collection
-        self._connection = collection.connection
-        # A collection in memory is never resumed.
-        self._persistent = collection.persistent
-        self.name = name
-        # Lessons since the last saved state, as far as this process knows.
-        self.pending_lessons = 0
-        self._snapshot_after = SNAPSHOT_MIN_LESSONS
-
-    @property
-    def snapshot_due(self) -> bool:
-        """Whether to store a snapshot."""
-        return self.pending_lessons >= self._snapshot_after
-
-    def add(self, lesson: bytes, lessons: int = 1) -> None:
-        """Store a lesson of this number of visits."""
-        if not self._persistent:
-            return
-        self._connection.execute("INSERT INTO lesson (name, data) VALUES (?, ?)", (self.name, lesson))
-        self.pending_lessons += lessons
-
-    def load_snapshot(self) -> bytes | None:
-        """The last snapshot."""
-        return latest_state(self._connection, self.name)
-
-    def lessons(self) -> Iterator[bytes]:
-        """The lessons after the last snapshot, in order."""
-        for (lesson,) in self._connection.execute("SELECT data FROM lesson WHERE name = ? ORDER BY id", (self.name,)):
-            self.pending_lessons += 1
-            yield bytes(lesson)
-
-    def save_snapshot(self, version: int, at: float, state: bytes, past: Sequence[tuple[int, bytes]] = ()) -> None:
-        """Store a snapshot; the last one and its lessons become the previous ones.
-
-        `past`: what is kept of versions since the last call, for display. A version keeps the time when it was made.
-        """
-        previous = self.name + PREVIOUS_MARK
-        _make_previous(self._connection, self.name, previous)
-        made_at = dict(self._connection.execute("SELECT version, at FROM snapshot WHERE name = ?", (previous,)))
-        kept = [*past, (version, state)]
-        write_snapshots(
-            self._connection, [SnapshotRow(self.name, number, made_at.get(number, at), data) for number, data in kept]
-        )
-        self._collection.set_meta(**{_checksum_key(self.name): _checksum(state)})
-        self.pending_lessons = 0
-        self._snapshot_after = max(SNAPSHOT_MIN_LESSONS, len(state) // STATE_BYTES_PER_LESSON)
-
-
-def damaged_states(collection: Collection) -> Iterator[str]:
-    """The names of the learners whose last snapshot differs from its checksum."""
-    for key, stored in collection.connection.execute(
-        "SELECT name, value FROM meta WHERE name LIKE ?", (f"{_CHECKSUM_PREFIX}%",)
-    ):
-        name = str(key).removeprefix(_CHECKSUM_PREFIX)
-        row = latest_snapshot(collection.connection, name)
-        if not name.endswith(PREVIOUS_MARK) and row is not None and _checksum(bytes(row.state)) != stored:
-            yield name
-
-
-def restore_damaged_states(collection: Collection) -> list[str]:
-    """Replace each damaged snapshot by the previous one and its lessons; returns the names.
-
-    Inside a unit of work. A learner without a previous snapshot learns all lessons again.
-    """
-    names = list(damaged_states(collection))
-    db = collection.connection
-    for name in names:
-        previous = latest_snapshot(db, name + PREVIOUS_MARK)
-        keep_below = previous.version if previous is not None else 0
-        sql = f"DELETE FROM snapshot WHERE name = ? AND (version >= ? OR version = {_NEWEST_VERSION})"
-        db.execute(sql, (name, keep_below, name))
-        db.execute("UPDATE snapshot SET name = ? WHERE name = ?", (name, name + PREVIOUS_MARK))
-        db.execute("UPDATE lesson SET name = ? WHERE name = ?", (name, name + PREVIOUS_MARK))
-        collection.set_meta(**{_checksum_key(name): _checksum(b"" if previous is None else bytes(previous.state))})
-    return names
-
-
-def _make_previous(db: Database, name: str, previous: str) -> None:
-    """Rename the newest snapshot and all lessons, in place of those that have that name."""
-    for table in ("snapshot", "lesson"):
-        db.execute(f"DELETE FROM {table} WHERE name = ?", (previous,))
-    db.execute(f"UPDATE snapshot SET name = ? WHERE name = ? AND version = {_NEWEST_VERSION}", (previous, name, name))
-    db.execute("UPDATE lesson SET name = ? WHERE name = ?", (previous, name))
-
-
-def _checksum_key(name: str) -> str:
-    return f"{_CHECKSUM_PREFIX}{name}"
-
-
-def _checksum(state: bytes) -> str:
-    return xxhash.xxh3_64_hexdigest(state)
-
-
 # In `meta`: the id of the last command that was applied.
 LAST_APPLIED_META_KEY = "commands_applied"
 
@@ -389,84 +228,6 @@ def commands_named(db: Database, names: Sequence[str]) -> list[CommandRow]:
     """All commands with these names, in order, applied or not."""
     marks = ", ".join("?" * len(names))
     return list(read_rows(db, CommandRow, f"command WHERE name IN ({marks}) ORDER BY id", names))
-
-
-# Stored in place of relevant or irrelevant: the label was removed.
-REMOVED_LABEL = -1
-MAX_LABEL_ID = (1 << 63) - 1
-# A page that moves takes its last label along, unless the target is a page with a label of its own.
-_COPY_LABEL = """INSERT INTO label (key, relevant, at, sample) SELECT :target, relevant, :now, sample FROM label
-    WHERE key = :key AND NOT EXISTS (SELECT 1 FROM label AS l JOIN page AS p ON p.key = l.key WHERE l.key = :target)
-    ORDER BY id DESC LIMIT 1"""
-
-
-class LabelRow(msgspec.Struct, frozen=True):
-    """One label with the terms the judge read on the page."""
-
-    id: int
-    key: int
-    relevant: int
-    sample: bytes
-
-
-class NewLabel(NamedTuple):
-    """A label to append; `relevant` None removes the last one."""
-
-    key: int
-    relevant: bool | None
-    sample: bytes
-
-
-class CurrentLabel(NamedTuple):
-    relevant: bool
-    sample: bytes
-
-
-def append_labels(db: Database, labels: Iterable[NewLabel], at: float) -> None:
-    db.executemany(
-        "INSERT INTO label (key, relevant, at, sample) VALUES (?, ?, ?, ?)",
-        [(one.key, REMOVED_LABEL if one.relevant is None else int(one.relevant), at, one.sample) for one in labels],
-    )
-
-
-def labels_after(db: Database, number: int) -> list[LabelRow]:
-    """The labels after one in order."""
-    return list(read_rows(db, LabelRow, "label WHERE id > ? ORDER BY id", (number,)))
-
-
-def current_label(db: Database, key: int, before: int = MAX_LABEL_ID) -> CurrentLabel | None:
-    """The last label of a page with a number below `before`; None where there is none or it was removed."""
-    row = db.execute(
-        "SELECT relevant, sample FROM label WHERE key = ? AND id < ? ORDER BY id DESC LIMIT 1", (key, before)
-    ).fetchone()
-    return None if row is None or row[0] == REMOVED_LABEL else CurrentLabel(bool(row[0]), bytes(row[1]))
-
-
-def label_name(db: Database, key: int) -> str:
-    """The current label of a page as users write it: relevant, irrelevant, or nothing."""
-    label = current_label(db, key) if has_table(db, "label") else None
-    return "" if label is None else "relevant" if label.relevant else "irrelevant"
-
-
-def has_label_after(db: Database, key: int, number: int) -> bool:
-    return read_value(db, "SELECT 1 FROM label WHERE key = ? AND id > ? LIMIT 1", (key, number)) is not None
-
-
-def labeled_keys(db: Database, keys: Sequence[int]) -> set[int]:
-    """Those of the keys that have labels."""
-    marks = ", ".join("?" * len(keys))
-    return {key for (key,) in db.execute(f"SELECT DISTINCT key FROM label WHERE key IN ({marks})", keys)}
-
-
-def labeled_originals(db: Database) -> list[int]:
-    """The keys of all stored pages that have labels and are not copies."""
-    sql = "SELECT DISTINCT l.key FROM label AS l JOIN page AS p ON p.key = l.key WHERE p.duplicate_of = 0"
-    return [key for (key,) in db.execute(sql)]
-
-
-def copy_label(db: Database, key: int, target: int, now: float) -> None:
-    """A page moved: its last label goes along."""
-    db.execute(_COPY_LABEL, {"key": key, "target": target, "now": now})
 
 
 RecordType = TypeVar("RecordType", bound=msgspec.Struct)

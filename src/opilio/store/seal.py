@@ -25,11 +25,11 @@ import xxhash
 from opilio.core.errors import CollectionError
 from opilio.core.files import atomic_writer
 from opilio.core.protocols import Database
-from opilio.store.connection import BUSY_TIMEOUT_MS, has_log, log_of, tables_of_blocks
+from opilio.store.connection import BUSY_TIMEOUT_MS, CONFIG, DATABASE, has_log, log_of, tables_of_blocks
 from opilio.store.log_file import LogContents, logged_pages, read_log, read_log_header
 
 SEAL_FILE = "checksums.json"
-DATABASE_FILE, SETTINGS_FILE = SEALED_FILES = ("crawl.db", "crawl.toml")
+SEALED_FILES = (DATABASE, CONFIG)
 _BLOCK_BYTES = 4096  # a page of the database
 _SUM_BYTES = 8
 # Of a page that was never written: SQLite keeps free pages like that.
@@ -146,7 +146,7 @@ def seal_problems(folder: Path, full_check_bytes: float = inf) -> Iterator[SealP
         return
     for name, blocks in seal.blocks.items():
         # Settings may be edited by hand.
-        harmless = name == SETTINGS_FILE
+        harmless = name == CONFIG
         log = _log_beside(folder / name, seal.log)
         if log is None:
             continue
@@ -158,7 +158,7 @@ def seal_problems(folder: Path, full_check_bytes: float = inf) -> Iterator[SealP
         if count < wanted or (count > wanted and not log.pages):
             yield SealProblem(f"{name}: has {count} blocks of 4 KiB, {wanted} were written", harmless)
         changed = _changed(found, blocks, log)
-        owners = _owners(folder / name, changed) if changed and name == DATABASE_FILE else {}
+        owners = _owners(folder / name, changed) if changed and name == DATABASE else {}
         for at in (changed[0], *(b for a, b in pairwise(changed) if b != a + 1)) if changed else ():
             text = f"{name} at {at * _BLOCK_BYTES}: changed since it was written{owners.get(at, '')}"
             yield SealProblem(text, harmless)
@@ -179,7 +179,7 @@ def _log_beside(database: Path, mark: int | None) -> LogContents | None:
     before the crawl that was killed: then the seal does not know what was written into the database.
     """
     path = log_of(database)
-    if database.name != DATABASE_FILE:
+    if database.name != DATABASE:
         return None if has_log(database) else LogContents()
     if not has_log(database):
         return LogContents() if mark is None or path.exists() else None
@@ -205,7 +205,7 @@ def require_intact(folder: Path) -> None:
 
 def _written(folder: Path) -> tuple[int, _Seal | None]:
     """What changes when a log is written into the database."""
-    return (folder / DATABASE_FILE).stat().st_mtime_ns, _load(folder)
+    return (folder / DATABASE).stat().st_mtime_ns, _load(folder)
 
 
 class WriterSeal:
@@ -217,13 +217,13 @@ class WriterSeal:
     def __init__(self, folder: Path, *, trusted: bool = True) -> None:
         self.checkpoint_bytes = CHECKPOINT_BYTES
         self._folder = folder
-        self._database = folder / DATABASE_FILE
+        self._database = folder / DATABASE
         self._log_file = log_of(self._database)
         # Of the log, after the last checkpoint.
         self._kept_bytes = 0
-        self._settings = _block_checksums(folder / SETTINGS_FILE) if (folder / SETTINGS_FILE).is_file() else b""
+        self._settings = _block_checksums(folder / CONFIG) if (folder / CONFIG).is_file() else b""
         seal = (_load(folder) if trusted else None) or _Seal({})
-        known, log = seal.blocks.get(DATABASE_FILE), seal.log
+        known, log = seal.blocks.get(DATABASE), seal.log
         if known is None or _log_beside(self._database, log) is None:
             header = read_log_header(self._log_file)
             known, log = None, header.salts[0] if header else None
@@ -288,7 +288,7 @@ class WriterSeal:
     def _store(self, log: int | None) -> None:
         assert self._sums is not None
         try:
-            _store(self._folder, _Seal({DATABASE_FILE: bytes(self._sums), SETTINGS_FILE: self._settings}, log))
+            _store(self._folder, _Seal({DATABASE: bytes(self._sums), CONFIG: self._settings}, log))
         except OSError:
             # A full disk, or a folder that can't be written: the next commit reports it.
             self._forget()
@@ -305,7 +305,7 @@ class WriterSeal:
             if not has_log(self._database):
                 if self._database.stat().st_mtime_ns != self._written_at_ns:
                     self._forget()
-                write_seal(self._folder, known={} if self._sums is None else {DATABASE_FILE: bytes(self._sums)})
+                write_seal(self._folder, known={} if self._sums is None else {DATABASE: bytes(self._sums)})
 
 
 def drop_seal_at_rest(folder: Path) -> None:
@@ -317,7 +317,7 @@ def drop_seal_at_rest(folder: Path) -> None:
 
 def log_problems(folder: Path) -> Iterator[SealProblem]:
     """Damage of the log that a killed process left; it has checksums of its own."""
-    log = log_of(folder / DATABASE_FILE)
+    log = log_of(folder / DATABASE)
     damage = read_log(log).damage
     if damage is None:
         return

@@ -1,13 +1,11 @@
 """What was observed of a page: fetch attempts (`answer`), its stored links (`links`), and its versions over time.
 
-Versions (S2-F6): all of one page, the state at a date, and the changes since a watermark. A watermark is the number of
-a response (`answer.seq`): `changed_since` and `removed_since` return what an index that is complete up to it has to
-update. When a page changes, its row moves from `page` to `version`.
+When a page changes, its row moves from `page` to `version` (S2-F6).
 """
 
 import sys
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from itertools import islice
 from math import inf
 from typing import Any, NamedTuple
 
@@ -101,8 +99,6 @@ def newest_linked_pages(db: Database, limit: int) -> Iterator[LinkedPage]:
     return (LinkedPage(*row) for row in db.execute(sql, (limit,)))
 
 
-# The cause of a current version, which has not ended.
-NOT_ENDED = ""
 _NAMES = (
     *("key", "seq", "url", "host", "title", "description", "language", "genre", "words", "score", "relevant"),
     *("duplicate_of", "noindex", "fetched_at", "warc", "offset", "length", "reasons"),
@@ -132,17 +128,7 @@ class PageVersion(msgspec.Struct, frozen=True, kw_only=True):
     warc_position: RecordPosition
     reasons: tuple[Reason, ...]
     until: float = inf
-    cause: str = NOT_ENDED  # changed, gone, moved
-
-    @property
-    def is_current(self) -> bool:
-        return self.cause == NOT_ENDED
-
-
-def current_version(collection: Collection, key: int) -> PageVersion | None:
-    """The current version of a page; None if it was never stored or is gone."""
-    row = collection.connection.execute(f"{_SELECT_CURRENT} WHERE key = ?", (key,)).fetchone()
-    return None if row is None else _version(row)
+    cause: str = ""  # changed, gone, moved
 
 
 def list_versions(collection: Collection, key: int) -> list[PageVersion]:
@@ -176,43 +162,6 @@ def follow_moves(collection: Collection, key: int) -> int:
         key = row[0]
         been.add(key)
     return key
-
-
-def version_at(collection: Collection, key: int, when: float) -> PageVersion | None:
-    """The version of a page that was current at a time."""
-    for table, over in ((_SELECT_CURRENT, ""), (_SELECT_PAST, " AND until > :when")):
-        sql = f"{table} WHERE key = :key AND fetched_at <= :when{over} ORDER BY seq DESC LIMIT 1"
-        row = collection.connection.execute(sql, {"key": key, "when": when}).fetchone()
-        if row is not None:
-            return _version(row)
-    return None
-
-
-def versions_at(collection: Collection, when: float) -> Iterator[PageVersion]:
-    """All pages as they were at a time; a stream."""
-    now = collection.connection.execute(f"{_SELECT_CURRENT} WHERE fetched_at <= ?", (when,))
-    past = collection.connection.execute(f"{_SELECT_PAST} WHERE fetched_at <= ? AND until > ?", (when, when))
-    return map(_version, chain(now, past))
-
-
-def watermark(collection: Collection) -> int:
-    """The number of the last response."""
-    row = collection.connection.execute("SELECT max(seq) FROM answer").fetchone()
-    return int(row[0] or 0)
-
-
-def changed_since(collection: Collection, seq: int) -> Iterator[PageVersion]:
-    """Pages that are new or have a new version since a watermark, in the order of fetching."""
-    rows = collection.connection.execute(f"{_SELECT_CURRENT} WHERE seq > ? ORDER BY seq", (seq,))
-    return map(_version, rows)
-
-
-def removed_since(collection: Collection, seq: int) -> Iterator[int]:
-    """Keys of pages that are gone or have moved since a watermark."""
-    rows = collection.connection.execute(
-        "SELECT DISTINCT key FROM version WHERE ended > ? AND key NOT IN (SELECT key FROM page)", (seq,)
-    )
-    return (int(key) for (key,) in rows)
 
 
 def read_stored_response(collection: Collection, version: PageVersion) -> FetchResult | None:

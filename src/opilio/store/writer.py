@@ -35,6 +35,12 @@ class CrawlCounts(msgspec.Struct):
     size_bytes: int = 0
 
 
+def stored_counts(collection: Collection) -> CrawlCounts:
+    """The counters at the last commit."""
+    stored = collection.meta("counts")
+    return msgspec.json.decode(stored, type=CrawlCounts) if stored else CrawlCounts()
+
+
 class CollectionWriter:
     """The writing half of a collection. All methods run inside `collection.unit_of_work()`."""
 
@@ -46,9 +52,7 @@ class CollectionWriter:
 
     def resume(self) -> None:
         """Load the counters and the end of the WARC file from the last commit."""
-        stored = self._collection.meta("counts")
-        if stored:
-            self.counts = msgspec.json.decode(stored, type=CrawlCounts)
+        self.counts = stored_counts(self._collection)
         if self._warc is not None:
             self._warc.resume(
                 int(self._collection.meta("warc_number", "1")), int(self._collection.meta("warc_offset", "0"))

@@ -45,7 +45,7 @@ class FrontierChecks(LeaseChecks):
         assert (entry.state, entry.reason) == (UrlState.DROPPED, HOST_TOTAL_REACHED)
 
     def test_refused_url_is_recorded_with_the_reason(self, make: Make) -> None:
-        policy = FrontierPolicy(refusal_reason=lambda url: "calendar" if "cal" in url else "")
+        policy = FrontierPolicy(refusal_reason=lambda lead: "calendar" if "cal" in lead.url else "")
         frontier = queued(make(policy), lead("cal"), lead("x"))
         entry = frontier.entry("a.example", lead("cal").key)
         assert entry is not None

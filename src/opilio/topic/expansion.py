@@ -298,12 +298,15 @@ class QueryLogExpansion(Expansion, tag="query-log", kw_only=True):
     """The table is rebuilt from the query log after every `interval` visited pages (S4-05, S4-26).
 
     `asked` are the queries of the current interval, as stems; `position` is how far the log was read. A table that the
-    user edited is used until the end of the interval.
+    user edited is used until the end of the interval. Besides stop words, common terms are dropped (step 3 of S4-06):
+    those with an idf below `min_idf` in the background corpus, except the `given` ones, which the user named.
     """
 
     log: QueryLogSmoothing = QueryLogSmoothing()
     interval: int = 100
     size: int | None = None
+    min_idf: float = 0.0
+    given: frozenset[str] = frozenset()
     weights: QueryLogWeights = QueryLogWeights()
     asked: list[list[str]] = []
     position: int = 0
@@ -346,13 +349,15 @@ class QueryLogExpansion(Expansion, tag="query-log", kw_only=True):
 
     def next_table(self, table: WeightTable, background: Idf | None = None) -> WeightTable:
         """The next table at the end of an interval. If the log gives an empty table, the old one stays."""
-        del background
         if not self.is_due:
             return table
         self.waiting = 0
         self.weights = self.log.update(self.weights, self.asked)
         self.asked = []
-        rebuilt = self.log.table(self.weights, self.size)
+        found = self.log.keywords(self.weights)
+        if self.min_idf and background is not None:
+            found = {s: w for s, w in found.items() if s in self.given or background(s) >= self.min_idf}
+        rebuilt = table_from_weights(found, self.size)
         return table.next_version(_keep_labels(table, rebuilt)) if rebuilt.keywords else table
 
 
@@ -436,7 +441,7 @@ _QUERY_LOG_DEFAULTS = QueryLogSmoothing()
 
 
 def query_log_expansion(
-    _: ExpansionStart,
+    start: ExpansionStart,
     *,
     log: str = "",
     interval: Positive = 100,
@@ -444,10 +449,11 @@ def query_log_expansion(
     threshold: Amount = _QUERY_LOG_DEFAULTS.threshold,
     relative: bool = _QUERY_LOG_DEFAULTS.relative,
     size: Positive = 50,
+    min_idf: Amount = 0.0,
     per_interval: Count = 0,
 ) -> Expansion:
     # The query log is read by engine.wiring.topic: an expansion touches no file.
     del log, per_interval
-    return QueryLogExpansion(
-        log=QueryLogSmoothing(memory=memory, threshold=threshold, relative=relative), interval=interval, size=size
-    )
+    smoothing = QueryLogSmoothing(memory=memory, threshold=threshold, relative=relative)
+    given = frozenset(start.weights)
+    return QueryLogExpansion(log=smoothing, interval=interval, size=size, min_idf=min_idf, given=given)

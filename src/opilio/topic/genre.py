@@ -5,7 +5,6 @@ The lists are data (`genres.toml`, or a file of the user's). Rankers score links
 
 import math
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
@@ -15,6 +14,7 @@ import msgspec
 import numpy as np
 
 from opilio.core.errors import TopicError
+from opilio.core.files import parse_toml
 from opilio.core.records import Reading
 from opilio.text.languages import is_known_language, language_name
 from opilio.text.term_arrays import term_array
@@ -41,8 +41,8 @@ class GenreWords(msgspec.Struct, frozen=True):
 def parse_genres(text: str, source: str) -> dict[str, GenreWords]:
     """Parse the genres of a TOML text; `source` names it in error messages."""
     try:
-        tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        tree = parse_toml(text)
+    except ValueError as error:
         raise TopicError(f"{source}: is not valid TOML (each genre may occur only once): {error}") from error
     if not tree:
         raise TopicError(f"{source}: contains no genre; add a section such as [news] with english = [...]")

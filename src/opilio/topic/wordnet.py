@@ -102,7 +102,11 @@ class WordNet:
     def _synset_offsets(self, kind: str, form: str) -> list[int]:
         """The offsets of a word's synsets in the data file."""
         fields = self._index(kind).get(form.encode(), b"").split()
-        return [int(place) for place in fields[-int(fields[1]) :]] if fields else []
+        try:
+            return [int(place) for place in fields[-int(fields[1]) :]] if fields else []
+        except (ValueError, LookupError) as error:
+            path = self.folder / f"index.{kind}"
+            raise TopicError(f"{path}: is damaged in the line of '{form}'; install WordNet again") from error
 
     def _index(self, kind: str) -> dict[bytes, bytes]:
         """The rest of the line of each word."""

@@ -22,7 +22,9 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from opilio.core.clock import SystemClock
-from opilio.core.errors import CollectionError, MissingExtraError, OpilioError, UsageError
+from opilio.core.errors import CollectionError, MissingExtraError, OpilioError, UsageError, errors_of_damage
+from opilio.core.records import media_type
+from opilio.store.seal import seal_problems
 from opilio.web.auth import COOKIE, AccessMiddleware, AccessPolicy, TokenChecker, TooManyRequestsError
 from opilio.web.collections import ServedCollections, UnknownCollectionError
 from opilio.web.context import (
@@ -82,23 +84,21 @@ class Application:
             Mount("/static", _static()),
         ]
         handlers: dict[Any, Any] = {
+            **dict.fromkeys(errors_of_damage(), self._handle_damage),
             OpilioError: self._handle_error,
             HTTPException: self._handle_http_error,
             msgspec.DecodeError: self._handle_decode_error,
         }
         app = Starlette(routes=routes, exception_handlers=handlers)
-        app.add_middleware(AccessMiddleware, access=self.access, guesses=self._token_checker)
+        app.add_middleware(AccessMiddleware, access=self.access, token_checker=self._token_checker)
         return app
 
     def _page_routes(self, page: PageRoute) -> list[Route]:
         def endpoint(request: Request) -> Response:
             page_request = _parse_request(request, page.params, request.query_params.multi_items())
-            if page.path == "/search":
-                self.context.limit_searches(page_request.client)
             return self._render(request, page.show(self.context, page_request), page_request)
 
-        base = page.path if page.path != "/" else "/index"
-        forms = [f"{base}.json", *([f"{base}.csv"] if page.has_table else [])]
+        forms = [f"{page.data_path}.json", *([f"{page.data_path}.csv"] if page.has_table else [])]
         return [Route(path, endpoint, methods=METHODS) for path in (*forms, page.path)]
 
     def _render(self, request: Request, view: PageView, page_request: PageRequest) -> Response:
@@ -130,7 +130,7 @@ class Application:
 
     async def _read_values(self, request: Request) -> list[tuple[str, str]]:
         """Values of a form that carries the secret, or of a JSON object, which a form of another site cannot send."""
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        kind = media_type(request.headers.get("content-type", ""))
         raw = await _raw_body(request)
         if kind == JSON:
             return _json_values(raw)
@@ -174,6 +174,15 @@ class Application:
     def _handle_decode_error(self, request: Request, _error: msgspec.DecodeError) -> Response:
         message = "the stored model was written by another version of Opilio and cannot be read by this one"
         return self._error_response(request, 503, message, {})
+
+    def _handle_damage(self, request: Request, error: Exception) -> Response:
+        """An error that a damaged collection can cause. If none is damaged, it is a bug: the log shows it."""
+        folders = self.context.collections.folders
+        for folder in [folders[name] for name in folders if request.path_params.get("name", name) == name]:
+            if problem := next((problem for problem in seal_problems(folder) if not problem.harmless), None):
+                advice = f"'opilio maintain verify {folder}' lists all damage"
+                return self._error_response(request, 503, f"{folder}: is damaged: {problem.message}; {advice}", {})
+        raise error
 
     def _error_response(self, request: Request, status: int, message: str, headers: dict[str, str]) -> Response:
         if response_format(request) != "html":
@@ -257,7 +266,7 @@ class UiServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     host_names: tuple[str, ...] = ()
     home: Path = Path()
     read_only: bool = False
-    allow_local: bool = False  # see web.local_settings
+    allow_local: bool = False  # see web.auth
 
 
 def serve(folders: Sequence[Path], serving: UiServerConfig, announce: Callable[[str, str], None]) -> None:

@@ -131,10 +131,10 @@ class TokenChecker:
 class AccessMiddleware:
     """ASGI middleware around all pages."""
 
-    def __init__(self, app: ASGIApp, access: AccessPolicy, guesses: TokenChecker) -> None:
+    def __init__(self, app: ASGIApp, access: AccessPolicy, token_checker: TokenChecker) -> None:
         self._app = app
         self._access = access
-        self._token_checker = guesses
+        self._token_checker = token_checker
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -221,10 +221,13 @@ def _add_security_headers(send: Send, cache_control: str) -> Send:
 # A browser runs scripts of sites on the server, and its path names a program to start.
 LOCAL_KEYS = {
     "browser": ("on", "path"),
+    "engine": ("analysis_mb", "analysis_s"),
     "fetch": ("allow_private", "archives", "credentials", "proxy", "resolve", "signature_key"),
     "seeds": ("engines", "proxy", "wiki"),
     "topic": ("genre_file", "lexicon_file"),
 }
+# What protects the server from pages, with the value that turns it off: without workers, analysis has no limits.
+PROTECTIONS: tuple[tuple[str, str, object], ...] = (("engine", "sandbox", False), ("engine", "workers", 0))
 EXAMPLE_KEYS = ("examples", "counterexamples")
 
 
@@ -240,6 +243,7 @@ def _local_settings(tree: Tree, settings: Settings) -> Iterator[str]:
     for section, keys in LOCAL_KEYS.items():
         given = tree.get(section, {})
         yield from (f"{section}.{key}" for key in keys if given.get(key))
+    yield from (f"{section}.{key}" for section, key, off in PROTECTIONS if tree.get(section, {}).get(key) == off)
     yield from (f"topic.{key}" for key in EXAMPLE_KEYS if _names_file(tree.get("topic", {}), key))
     for agent in settings.agents.each:
         keys = (*LOCAL_KEYS["topic"], *(key for key in EXAMPLE_KEYS if _names_file(agent.topic, key)))

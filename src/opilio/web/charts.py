@@ -6,7 +6,6 @@ Charts are drawn by the server: they need no script, take their colours from the
 import math
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -272,16 +271,6 @@ def percent(share: float) -> str:
     ('20 %', '1.5 %', '0 %')
     """
     return f"{share * 100:.{0 if share >= 0.0995 or not share else 1}f} %"
-
-
-def format_time(at: float | None) -> str:
-    """
-    >>> format_time(0.0)
-    '1970-01-01 00:00:00'
-    """
-    if not at or at < 0 or at > 32503680000:
-        return "–" if at != 0.0 else "1970-01-01 00:00:00"
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 POINTS = 160

@@ -21,19 +21,31 @@ class ServedCollections:
     """Collections by the names used in URLs. Invariant: a name keeps its folder until the collection is deleted."""
 
     def __init__(self, folders: Sequence[Path], home: Path) -> None:
-        """Without `folders`: the collections in the home folder, which an earlier server may have made."""
+        """Without `folders`: the collections in the home folder, also those that are made while the server runs."""
         self.home = home
         self._folders: dict[str, Path] = {}
-        if not folders:
-            # A damaged one is served too: its card names the problem.
-            for database in sorted(home.glob(f"*/{DATABASE}")):
-                self.add(database.parent)
+        self._lock = threading.RLock()
+        self._discovers = not folders
         for folder in folders:
             check_collection(folder)
             self.add(folder)
+        self._discover()
+
+    def _discover(self) -> None:
+        """Serve the new collections of the home folder. A damaged one is served too: its card names the problem."""
+        if self._discovers:
+            with self._lock:
+                known = set(self._folders.values())
+                for database in sorted(self.home.glob(f"*/{DATABASE}")):
+                    if database.parent not in known:
+                        self.add(database.parent)
 
     def add(self, folder: Path, name: str = "") -> str:
         """Serve one more collection; returns its name, by default that of the folder."""
+        with self._lock:
+            return self._add(folder, name)
+
+    def _add(self, folder: Path, name: str) -> str:
         for taken, known in self._folders.items():
             if known.resolve() == folder.resolve():
                 return taken
@@ -52,15 +64,18 @@ class ServedCollections:
 
     @property
     def names(self) -> list[str]:
-        return list(self._folders)
+        return list(self.folders)
 
     @property
     def folders(self) -> dict[str, Path]:
         """Folders by name."""
+        self._discover()
         return dict(self._folders)
 
     def folder(self, name: str) -> Path:
         """The folder of a name, or UnknownCollectionError."""
+        if name not in self._folders:
+            self._discover()
         if name not in self._folders:
             raise UnknownCollectionError(f"'{name[:80]}': no such collection on this server")
         return self._folders[name]

@@ -8,7 +8,6 @@ import csv
 import io
 import re
 import secrets
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from opilio.core import files
 from opilio.core.caches import evict_oldest
 from opilio.core.clock import Clock
 from opilio.core.errors import UsageError
@@ -109,8 +109,10 @@ def _cell(value: object) -> object:
     return escape_formula(value if isinstance(value, str) else _encode(value).decode())
 
 
+FLAG_VALUES = ("1", "0", "yes", "no")
 Kind = Literal["text", "integer", "number", "choice", "flag", "list"]
-MAX_VALUE_CHARS = 2_000  # characters of one value
+MAX_VALUE_CHARS = 2_000
+MAX_TEXT_CHARS = 200_000  # of a text area
 
 
 class Param(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,22 +123,16 @@ class Param(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind = "text"
     default: Any = ""
     choices: tuple[str, ...] = ()
+    # Of a number.
     minimum: int = 1
-    # Of a text: characters, if longer than usual.
     maximum: int = 1_000_000
+    max_chars: int = MAX_VALUE_CHARS
     required: bool = False
 
 
 PAGE_PARAM = Param(name="page", about="Page of the table, from 1.", kind="integer", default=1, maximum=100_000)
 NOTE_PARAM = Param(name="note", about="Key of a message to show.")
 SIZE_PARAM = Param(name="size", about="Rows per page.", kind="integer", default=50, maximum=500)
-
-
-def max_length(param: Param) -> int:
-    """The maximum length of a value."""
-    return (
-        param.maximum if param.kind == "text" and param.maximum != Param(name="", about="").maximum else MAX_VALUE_CHARS
-    )
 
 
 def parse_params(params: Sequence[Param], given: Sequence[tuple[str, str]]) -> dict[str, Any]:
@@ -148,9 +144,8 @@ def parse_params(params: Sequence[Param], given: Sequence[tuple[str, str]]) -> d
 
 
 def _value(param: Param, texts: list[str]) -> object:
-    longest = max_length(param)
-    if any(len(text) > longest for text in texts):
-        raise UsageError(f"{param.name}: longer than {longest} characters")
+    if any(len(text) > param.max_chars for text in texts):
+        raise UsageError(f"{param.name}: longer than {param.max_chars} characters")
     if any("\0" in text for text in texts):
         raise UsageError(f"{param.name}: contains a NUL character")
     if param.kind == "list":
@@ -188,7 +183,7 @@ def _choice(param: Param, text: str) -> str:
 
 
 def _flag(param: Param, text: str) -> bool:
-    return _choice(msgspec.structs.replace(param, choices=("1", "0", "yes", "no")), text) in ("1", "yes")
+    return _choice(msgspec.structs.replace(param, choices=FLAG_VALUES), text) in ("1", "yes")
 
 
 def _text(_param: Param, text: str) -> str:
@@ -215,8 +210,8 @@ def param_schema(param: Param) -> dict[str, Any]:
     if param.kind == "choice":
         return {"type": "string", "enum": list(param.choices), "default": param.default}
     if param.kind == "flag":
-        return {"type": "string", "enum": ["1", "0", "yes", "no"]}
-    return {"type": "string", "maxLength": max_length(param)}
+        return {"type": "string", "enum": list(FLAG_VALUES)}
+    return {"type": "string", "maxLength": param.max_chars}
 
 
 MAX_FLASH_MESSAGES = 200
@@ -266,6 +261,11 @@ class PageRoute(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         # Every page can show a message.
         msgspec.structs.force_setattr(self, "params", (*self.params, NOTE_PARAM))
+
+    @property
+    def data_path(self) -> str:
+        """The path before `.json` and `.csv`."""
+        return self.path if self.path != "/" else "/index"
 
 
 class ActionRoute(msgspec.Struct, frozen=True, kw_only=True):
@@ -362,8 +362,6 @@ def parse_toml(text: str, field: str) -> dict[str, Any]:
     if _LONG_KEY.search(text):
         raise UsageError(f"{field}: a key has more than 100 parts")
     try:
-        return tomllib.loads(text)
-    except RecursionError as error:
-        raise UsageError(f"{field}: is nested too deeply") from error
-    except tomllib.TOMLDecodeError as error:
+        return files.parse_toml(text)
+    except ValueError as error:
         raise UsageError(f"{field}: is not valid TOML: {error}") from error

@@ -231,5 +231,5 @@ def export_route(context: AppContext) -> Route:
 def _read_chunks(file: BinaryIO) -> Iterator[bytes]:
     with file:
         file.seek(0)
-        read_on: Callable[[], bytes] = lambda: file.read(CHUNK)  # noqa: E731 a name for iter()
-        yield from iter(read_on, b"")
+        while chunk := file.read(CHUNK):
+            yield chunk

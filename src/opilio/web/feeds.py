@@ -144,7 +144,7 @@ def opensearch_route() -> Route:
 def atom_feed(feed: Feed) -> str:
     """The feed in Atom format (RFC 4287)."""
     entries = "".join(
-        f"<entry>\n<title>{_text(hit.title)}</title>\n<id>{_text(hit.url)}</id>\n"
+        f"<entry>\n<title>{_text(hit.title)}</title>\n<id>{_text(_entry_id(hit))}</id>\n"
         f'<link rel="alternate" href="{_text(hit.url)}"/>\n<updated>{format_iso_time(hit.fetched_at)}</updated>\n'
         f"<author><name>{_text(hit.host)}</name></author>\n<summary>{_text(hit.snippet)}</summary>\n</entry>\n"
         for hit in feed.hits
@@ -161,7 +161,8 @@ def atom_feed(feed: Feed) -> str:
 def rss_feed(feed: Feed) -> str:
     """The feed in RSS 2.0 format."""
     items = "".join(
-        f"<item>\n<title>{_text(hit.title)}</title>\n<link>{_text(hit.url)}</link>\n<guid>{_text(hit.url)}</guid>\n"
+        f"<item>\n<title>{_text(hit.title)}</title>\n<link>{_text(hit.url)}</link>\n"
+        f'<guid isPermaLink="false">{_text(_entry_id(hit))}</guid>\n'
         f"<pubDate>{formatdate(hit.fetched_at, usegmt=True)}</pubDate>\n"
         f"<description>{_text(hit.snippet)}</description>\n</item>\n"
         for hit in feed.hits
@@ -174,6 +175,11 @@ def rss_feed(feed: Feed) -> str:
         f"<lastBuildDate>{formatdate(feed.updated, usegmt=True)}</lastBuildDate>\n"
         f"<generator>Opilio</generator>\n{items}</channel>\n</rss>\n"
     )
+
+
+def _entry_id(hit: SearchHit) -> str:
+    """Differs between versions of a page: feed readers do not show an entry with a known id again."""
+    return f"{hit.url}#{format_iso_time(hit.fetched_at)}"
 
 
 def _text(value: str | tuple[Any, ...]) -> str:

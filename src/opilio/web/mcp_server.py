@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 from opilio import __version__
 from opilio.api.collection import CollectionView
 from opilio.core.clock import SystemClock, format_iso_time
+from opilio.core.display import pluralize
 from opilio.core.errors import MissingExtraError, OpilioError, UsageError
 from opilio.core.settings import Tree, merge_trees
 from opilio.core.urls import require_url
@@ -159,7 +160,7 @@ class McpTools:
             raise UsageError(f"'{url}': the stored response is not a page that can be converted to Markdown")
         parts = split_markdown(converted.markdown) if part else [converted.markdown]
         if part > len(parts):
-            raise UsageError(f"part = {part}: the page has {len(parts)} parts")
+            raise UsageError(f"part = {part}: the page has {pluralize(len(parts), 'part')}")
         head = front_matter(converted)
         if len(parts) > 1:
             following = f"; call page with part={part + 1} for the next" if part < len(parts) else ""

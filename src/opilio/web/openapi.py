@@ -38,10 +38,9 @@ def build_openapi(names: Sequence[str]) -> dict[str, Any]:
     """The whole description. `names`: the served collections."""
     paths: dict[str, Any] = {}
     for page in PAGES:
-        base = page.path if page.path != "/" else "/index"
-        paths[f"{base}.json"] = {"get": _get(page, "application/json", _OBJECT)}
+        paths[f"{page.data_path}.json"] = {"get": _get(page, "application/json", _OBJECT)}
         if page.has_table:
-            paths[f"{base}.csv"] = {"get": _get(page, "text/csv", {"type": "string"})}
+            paths[f"{page.data_path}.csv"] = {"get": _get(page, "text/csv", {"type": "string"})}
     for action in ACTIONS:
         paths.setdefault(action.path, {})["post"] = _post(action)
     for raw in RAW:

@@ -8,7 +8,9 @@ from typing import Any
 
 from opilio.core.protocols import LENGTH, LINK_TO_PAGE, PAGE_ALONE, SITE_TEXT
 from opilio.core.records import Reason
-from opilio.engine.commands import EVERY_HOST, LABEL_REASON
+from opilio.engine.commands import EVERY_HOST
+from opilio.engine.labels import LABEL_REASON
+from opilio.store.connection import CRAWL_COMMAND
 
 MAX_WORDS = 4
 MODEL_PREFIX = "text model: "
@@ -200,6 +202,13 @@ _SENTENCES = {
     "ObjectStorageChanged": "Object storage: {detail}.",
     "VisitFailed": "Internal error on {url}: {error}",
 }
+
+
+def when_applied(writer: str, applied: str = "Applied.") -> str:
+    """When a command takes effect; `writer`: the command that writes to the collection meanwhile, empty for none."""
+    if not writer:
+        return applied
+    return "The running crawl applies it in a moment." if writer == CRAWL_COMMAND else "The next crawl applies it."
 
 
 def join_words(words: Sequence[str]) -> str:

@@ -15,14 +15,13 @@ import msgspec
 from opilio.core.protocols import Database
 from opilio.core.settings import StopSettings, Tree
 from opilio.frontier.postgres.frontier import open_frontier
+from opilio.manage.status import crawl_state
 from opilio.store.annotations import read_card
 from opilio.store.collection import Collection, load_settings, stored_stop_settings
-from opilio.store.connection import is_crawl_running
-from opilio.store.maintain.integrity import stored_counts
 from opilio.store.pages import new_pages
 from opilio.store.run_tables import EventRow, events_between, last_event_id
 from opilio.store.versions import answers_after
-from opilio.store.writer import CrawlCounts
+from opilio.store.writer import CrawlCounts, stored_counts
 
 MARK_KINDS = ("PageLabeled", "LabelRemoved", "TopicChanged", "CommandApplied", "CrawlStarted")
 MAX_MARKS = 400
@@ -243,16 +242,6 @@ def alerts(counts: CrawlCounts, stats: CollectionStats, state: str) -> list[str]
         share = counts.failed / counts.fetched
         found.append(f"{share:.0%} of all requests failed; see Errors. Hosts may be blocking this crawler.")
     return found
-
-
-def crawl_state(collection: Collection, leased: int) -> str:
-    """new, running, pausing, paused, stopping, stopped or crashed."""
-    stored = collection.meta("state")
-    if not is_crawl_running(collection.folder):
-        return "crashed" if stored == "running" else stored or "new"
-    if collection.meta("paused"):
-        return "pausing" if leased else "paused"
-    return "running"
 
 
 def _recent_harvest(stats: CollectionStats) -> float:

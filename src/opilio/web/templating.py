@@ -13,7 +13,7 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse
 
 from opilio import __version__
-from opilio.core.files import pluralize
+from opilio.core.display import pluralize
 from opilio.web import charts
 from opilio.web.auth import AccessPolicy
 from opilio.web.context import AppContext, PageRequest, PageView
@@ -165,6 +165,16 @@ def format_day(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%-d %b %Y") if 0 < at < MAX_TIME else ""
 
 
+def format_time(at: float | None) -> str:
+    """
+    >>> format_time(0.0), format_time(None), format_time(1e300)
+    ('1970-01-01 00:00:00', '–', '–')
+    """
+    if at is None or not 0 <= at <= MAX_TIME:
+        return "–"
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
 def http_url_or_empty(url: str) -> str:
     """The URL if it is http or https, else empty: other schemes must not become links."""
     return url if url.startswith(("http://", "https://")) else ""
@@ -205,7 +215,7 @@ _FILTERS = {
     "format_age": format_age,
     "format_duration": format_duration,
     "format_day": format_day,
-    "format_time": charts.format_time,
+    "format_time": format_time,
     "without_settings": without_settings,
     "http_url": http_url_or_empty,
     "q": lambda text: quote(text, safe=""),

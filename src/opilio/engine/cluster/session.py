@@ -15,15 +15,13 @@ import msgspec
 
 from opilio.core.errors import ConfigError
 from opilio.core.events import Event, EventListener
-from opilio.core.protocols import ChecksRequests, Fetcher, LooksUpNames
+from opilio.core.protocols import ChecksRequests, Fetcher
 from opilio.core.records import Tier
 from opilio.core.settings import Settings, StopSettings, Tree
 from opilio.engine.cluster.trainer import STOPPING, Trainer
 from opilio.engine.cluster.worker import AddressReservations, LeaseGate, WorkerCommitter, WorkerMeter
 from opilio.engine.commands import COMMAND_POLL_S, apply_host_rules
 from opilio.engine.loop import INTERRUPTED, Engine, EngineParts
-from opilio.engine.politeness.host_gate import AddressResolver, HostThrottle
-from opilio.engine.politeness.robots import RobotsRules
 from opilio.engine.politeness.traps import HostRules, UrlFilter
 from opilio.engine.reseeding import NoReseeding
 from opilio.engine.revisit.scheduler import with_conditional_requests
@@ -32,6 +30,7 @@ from opilio.engine.wiring.assembly import AGENTS, CrawlAnalysis, assembly_kind, 
 from opilio.engine.wiring.build import (
     build_frontier,
     build_frontier_policy,
+    build_throttle,
     effective_patience,
     lease_size,
     visit_limits,
@@ -150,26 +149,19 @@ class ClusterSession:
         self, shared: SharedConnection, committer: WorkerCommitter, rules: HostRules, fetcher: Fetcher
     ) -> LeaseGate:
         """Politeness that holds across workers."""
-        politeness, clock = self._settings.politeness, self._clock
-        shares_addresses = politeness.share_address and not self._settings.fetch.proxy
-        names = fetcher if isinstance(fetcher, LooksUpNames) else None
-        resolver = AddressResolver(self._settings.fetch.resolve, names) if shares_addresses else None
-        throttle = HostThrottle(clock, resolver, 0.0, AddressReservations(shared))
-        throttle.host_delays_s = rules.host_delays_s
-
-        def store_robots(origin: str, found: RobotsRules, delay_s: float) -> None:
-            committer.store_robots(origin, found, delay_s, clock.now())
+        settings, clock = self._settings, self._clock
+        throttle = build_throttle(settings, fetcher, clock, rules, AddressReservations(shared))
 
         def load_robots(origin: str) -> bytes | None:
             return shared.run(lambda db: stored_robots(db, origin))
 
         if archived_urls(fetcher) is None:
-            fetcher = build_fetcher(self._settings, clock)
+            fetcher = build_fetcher(settings, clock)
             if isinstance(fetcher, ChecksRequests):
                 fetcher.may_send = throttle.may_send
             self._exit_stack.push_async_callback(fetcher.close)
-        gate = LeaseGate(politeness, fetcher, clock, throttle, load_robots, store_robots)
-        gate.holds, gate.lease_s = committer.holds, self._settings.engine.lease_s
+        gate = LeaseGate(settings.politeness, fetcher, clock, throttle, load_robots, committer.store_robots)
+        gate.holds, gate.lease_s = committer.holds, settings.engine.lease_s
         return gate
 
     def _start_or_join(self, fetcher: Fetcher) -> None:

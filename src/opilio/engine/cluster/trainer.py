@@ -15,7 +15,7 @@ import msgspec
 
 from opilio import __version__
 from opilio.core.clock import Clock
-from opilio.core.events import BatchCommitted, CrawlStopped, Event, ObjectStorageChanged
+from opilio.core.events import BatchCommitted, CrawlStopped, ObjectStorageChanged
 from opilio.core.protocols import Fetcher, SeedSource
 from opilio.core.records import HostLease, UrlResult
 from opilio.core.settings import Settings
@@ -90,10 +90,10 @@ class Trainer:
     def __init__(
         self, folder: Path, dsn: str, settings: Settings, clock: Clock, fetcher: Fetcher, sources: Sequence[SeedSource]
     ) -> None:
-        self._folder = folder
+        self.folder = folder
         self._dsn = dsn
-        self._settings = settings
-        self._clock = clock
+        self.settings = settings
+        self.clock = clock
         self._fetcher = fetcher
         self._sources = sources
         self.role_ttl_s = min(ROLE_TTL_S, settings.engine.lease_s)
@@ -137,30 +137,18 @@ class Trainer:
     ) -> ObjectArchive | None:
         """What moves WARC records to object storage, where the collection has one."""
         address = storage_address(db)
-        return ObjectArchive(ChunkMover(self._dsn, address, role), self._clock, report) if address else None
+        return ObjectArchive(ChunkMover(self._dsn, address, role), self.clock, report) if address else None
 
     def build(
         self, collection: PostgresCollection, writer: CollectionWriter, publish: Callable[[str, bytes], None]
     ) -> tuple[WritingParts, TrainerFrontier]:
         """Everything that writes, from what is stored."""
-        frontier = TrainerFrontier(collection.connection, self._settings, collection, self._clock.now())
+        frontier = TrainerFrontier(collection.connection, self.settings, collection, self.clock.now())
         frontier.url_filter.archived = archived_urls(self._fetcher)
-        environment = Environment(collection, writer, frontier, self._fetcher, self._clock, frontier.url_filter)
+        environment = Environment(collection, writer, frontier, self._fetcher, self.clock, frontier.url_filter)
         states = latest_snapshots(collection)
-        parts = build_analysis_parts(self._settings, stored_topic(collection), states)
-        return build_writing_parts(self._settings, environment, parts, publish, self._sources), frontier
-
-    @property
-    def settings(self) -> Settings:
-        return self._settings
-
-    @property
-    def folder(self) -> Path:
-        return self._folder
-
-    @property
-    def clock(self) -> Clock:
-        return self._clock
+        parts = build_analysis_parts(self.settings, stored_topic(collection), states)
+        return build_writing_parts(self.settings, environment, parts, publish, self._sources), frontier
 
 
 class _Training:
@@ -244,16 +232,10 @@ class _Training:
             results.append(result)
         self._frontier.announce(number for number, _ in rows)
         for event in self._writing.committer.commit(results, self._clock.now()):
-            self._count(event)
+            if isinstance(event, BatchCommitted):
+                self._rules.record_batch(event)
         self._publish()
         return True
-
-    def _count(self, event: Event) -> None:
-        if isinstance(event, BatchCommitted):
-            self._rules.set_expected(event.expected)
-            for outcome in event.outcomes:
-                if outcome.analysis is not None and outcome.analysis.verdict is not None:
-                    self._rules.record_page(outcome.relevant)
 
     def _publish(self) -> None:
         """Publish models that changed; workers load them between two pages."""

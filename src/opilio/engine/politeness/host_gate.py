@@ -20,16 +20,10 @@ from opilio.core.records import NOT_SENT_FAILURE, SIGNAL_FAILURE, FetchResult
 from opilio.core.settings import PolitenessSettings
 from opilio.core.urls import host_of, origin_of
 from opilio.engine.politeness.delays import AddressThrottle, effective_delay_s
-from opilio.engine.politeness.robots import (
-    LARGE_TEXT,
-    PRIVATE_ADDRESS,
-    TDMREP_PATH,
-    RobotsRules,
-    decode_rules,
-    parse_tdmrep,
-    rules_from_response,
-)
-from opilio.fetch.http import follow_redirects, refused_proxy_host
+from opilio.engine.politeness.host_signals import TDMREP_PATH, parse_tdmrep
+from opilio.engine.politeness.robots import LARGE_TEXT, PRIVATE_ADDRESS, RobotsRules, decode_rules, rules_from_response
+from opilio.fetch.addresses import refused_proxy_host
+from opilio.fetch.http import follow_redirects
 from opilio.fetch.resolver import NameResolver
 from opilio.parse.head import PageHead
 from opilio.parse.signals import read_signals
@@ -83,12 +77,16 @@ class HostThrottle:
         self._send_by: dict[str, tuple[float, str]] = {}
         # Set by the user, by host.
         self.host_delays_s: Mapping[str, float] = {}
+        # At most this much of a Crawl-delay counts for the other hosts of the address: thousands of sites share one,
+        # and a single robots.txt must not slow the crawl of all.
+        self.shared_delay_s = inf
 
     async def acquire(self, host: str, ready_at: float, delay_s: float, patience_s: float) -> float:
         """Wait for the host and take it (returns 0.0); or return when to try again, if the wait is too long."""
         address = await self._addresses.resolve(host) if self._addresses is not None and delay_s > 0 else ""
+        shared_s = min(delay_s, max(self.shared_delay_s, self.host_delays_s.get(host, 0.0)))
         while True:
-            reserved, max_late_s = self._address_start(host, address, ready_at, delay_s)
+            reserved, max_late_s = self._address_start(host, address, ready_at, shared_s)
             start = max(ready_at, self._not_before, reserved)
             if start - self._clock.now() > patience_s:
                 if address:
@@ -96,14 +94,14 @@ class HostThrottle:
                 return start
             if start > self._clock.now():
                 await self._clock.sleep(start - self._clock.now())
-            while (wait_s := self._wait_s(host, address, delay_s)) > 0:
+            while (wait_s := self._wait_s(host, address, shared_s)) > 0:
                 await self._clock.sleep(wait_s)
             # Most of the time is left for connecting.
             if self._clock.now() <= start + max_late_s / 4:
                 break
         self._busy_hosts.add(host)
         if address:
-            _put_bounded(self._last_request, address, (self._clock.now(), delay_s))
+            _put_bounded(self._last_request, address, (self._clock.now(), shared_s))
         if max_late_s < inf:
             _put_bounded(self._send_by, host, (start + max_late_s, address))
         return 0.0
@@ -199,8 +197,8 @@ METADATA_ADDRESS_REASON = f"{PRIVATE_ADDRESS}: cloud metadata is never requested
 ALL_ALLOWED = RobotsRules(expires_at=inf)
 
 LoadRobots = Callable[[str], bytes | None]  # the stored rules of an origin
-# Store the rules of an origin and the delay of its host.
-StoreRobots = Callable[[str, RobotsRules, float], None]
+# Store the rules of an origin and the delay of its host, read at this time.
+StoreRobots = Callable[[str, RobotsRules, float, float], None]
 
 
 class Permit(msgspec.Struct, frozen=True, kw_only=True):
@@ -225,16 +223,16 @@ class HostGate:
         settings: PolitenessSettings,
         fetcher: Fetcher,
         clock: Clock,
-        turns: HostThrottle,
-        stored: LoadRobots,
-        keep: StoreRobots,
+        throttle: HostThrottle,
+        load_robots: LoadRobots,
+        store_robots: StoreRobots,
     ) -> None:
         self._settings = settings
         self._fetcher = fetcher
         self._clock = clock
-        self._throttle = turns
-        self._load_robots = stored
-        self._store_robots = keep
+        self._throttle = throttle
+        self._load_robots = load_robots
+        self._store_robots = store_robots
         self._rules: dict[str, RobotsRules] = {}
         self._cached_bytes = 0
 
@@ -308,7 +306,7 @@ class HostGate:
         delay_s = self._host_delay_s(origin)
         # The delay of the file counts from now on, also if the first URL is disallowed.
         self._throttle.release(host_of(origin), delay_s)
-        self._store_robots(origin, rules, delay_s)
+        self._store_robots(origin, rules, delay_s, self._clock.now())
         return rules
 
     def _cache_rules(self, origin: str, rules: RobotsRules) -> None:
@@ -342,13 +340,13 @@ def _refuse_unreachable(rules: RobotsRules, delay_s: float, url: str) -> Permit:
 
 
 class _ThrottledFetcher:
-    """Fetches robots.txt through redirects and throttles each hop by its host; the first host is `held` already."""
+    """Fetches robots.txt through redirects and throttles each hop by its host; the first one is held already."""
 
-    def __init__(self, fetcher: Fetcher, turns: HostThrottle, delay_s: float, held: str) -> None:
+    def __init__(self, fetcher: Fetcher, throttle: HostThrottle, delay_s: float, held_host: str) -> None:
         self._fetcher = fetcher
-        self._throttle = turns
+        self._throttle = throttle
         self._delay_s = delay_s
-        self._held_host = held
+        self._held_host = held_host
 
     async def fetch(self, url: str, validators: Mapping[str, str] | None = None) -> FetchResult:
         host = host_of(url)

@@ -217,3 +217,13 @@ def domain_of(host: str) -> str:
         return ""
     count = 3 if len(last) == 2 and len(labels[-2]) <= 3 else 2
     return ".".join(labels[-count:]) if len(labels) >= count else ""
+
+
+def foreign_domain(source: str, host: str) -> str:
+    """The domain of the host `source`, or nothing if the other host belongs to the same domain.
+
+    >>> foreign_domain("www.a.example", "a.example"), foreign_domain("b.example", "a.example")
+    ('', 'b.example')
+    """
+    domain = domain_of(source) or source
+    return "" if domain == (domain_of(host) or host) else domain

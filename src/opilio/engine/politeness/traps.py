@@ -2,7 +2,8 @@
 tools of wikis and forums. Pure.
 
 It is called once for every URL that is new to the frontier, so it counts distinct URLs. Large honest sites must pass:
-a directory of 50,000 pages, a forum of `?id=N`, the dated archive of a newspaper.
+a directory of 50,000 pages, a forum of `?id=N`, the dated archive of a newspaper. What a host links itself and what
+other domains link at it is counted apart: otherwise one page of links with made-up queries would close another site.
 
 `UrlFilter` refuses URLs that look like traps, and reports each host and kind once.
 """
@@ -10,15 +11,17 @@ a directory of 50,000 pages, a forum of `?id=N`, the dated archive of a newspape
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from typing import TypeVar
 
 import msgspec
 
 from opilio.core.caches import evict_oldest
 from opilio.core.events import TrapFound
+from opilio.core.records import Lead, Outcome, url_key
 from opilio.core.scope import ScopeSettings, UrlScope
 from opilio.core.settings import Settings
 from opilio.core.urls import host_of
-from opilio.engine.politeness.host_yield import GivenUpPlace
+from opilio.engine.politeness.host_yield import GivenUpPlace, foreign_domain
 from opilio.engine.politeness.waste_control import YieldMonitor
 from opilio.frontier.policy import refuse_nothing
 from opilio.frontier.sqlite.queries import accepted_urls
@@ -26,6 +29,7 @@ from opilio.store.collection import Collection
 
 EXCLUDED_REASON = "excluded by hand"
 NOT_ARCHIVED_REASON = "not in the archive"
+K = TypeVar("K")
 
 
 class HostRules:
@@ -37,15 +41,15 @@ class HostRules:
         self.host_delays_s: dict[str, float] = {}
         self.boosted_hosts: set[str] = set()
 
-    def apply(self, word: str, target: str, data: bytes = b"") -> None:
+    def apply(self, command: str, target: str, data: bytes = b"") -> None:
         """Apply a command: `ban` a host, `exclude` a pattern, set a longer `delay`, boost a host or not."""
-        if word == "ban":
+        if command == "ban":
             self.banned_hosts.add(target)
-        elif word == "boost_host":
+        elif command == "boost_host":
             self.boosted_hosts.add(target)
-        elif word == "unboost_host":
+        elif command == "unboost_host":
             self.boosted_hosts.discard(target)
-        elif word == "exclude":
+        elif command == "exclude":
             self._excluded_patterns.append(target)
         else:
             self.host_delays_s[target] = float(data)
@@ -138,9 +142,11 @@ class TrapDetector:
     def __init__(self, limits: TrapLimits | None = None) -> None:
         self._limits = limits or TrapLimits()
         self._hosts: dict[str, _HostHistory] = {}
+        # By the linking domain and the host.
+        self._linked_hosts: dict[tuple[str, str], _HostHistory] = {}
 
-    def check(self, url: str) -> str:
-        """The reason not to follow a canonical URL, or an empty string.
+    def check(self, url: str, source: str = "") -> str:
+        """The reason not to follow a canonical URL, or an empty string. `source`: the domain that links it, if another.
 
         >>> TrapDetector().check("http://a.example/x/y/x/y/x/y/")
         'repeating path'
@@ -157,24 +163,24 @@ class TrapDetector:
         if "Special:" in url and _SPECIAL_PAGE(url):
             return "wiki tool"
         return (
-            self._check_session(host, url)
-            or (self._check_query(host, path, query) if mark else "")
-            or self._check_calendar(host, url)
+            self._check_session((source, host), url)
+            or (self._check_query((source, host), path, query) if mark else "")
+            or self._check_calendar((source, host), url)
         )
 
-    def _check_session(self, host: str, url: str) -> str:
+    def _check_session(self, linked: tuple[str, str], url: str) -> str:
         """The first session at a host is a way through it; every further one is the same site again."""
         found = _SESSION.search(url) if _SESSION_START(url) else None
         if found is None:
             return ""
-        sessions = self._host_history(host).sessions
+        sessions = self._history(linked).sessions
         value = found[1] or found[2]
         if value not in sessions and len(sessions) >= self._limits.max_sessions:
             return "session id"
         sessions.add(value)
         return ""
 
-    def _check_query(self, host: str, path: str, query: str) -> str:
+    def _check_query(self, linked: tuple[str, str], path: str, query: str) -> str:
         """Values may be many (`?id=N`); ways to combine parameters may not (facets, sort orders, filters)."""
         limits = self._limits
         if _SORTED(query) and (not path or path.endswith("/")):
@@ -186,7 +192,7 @@ class TrapDetector:
         names = sorted(part.partition("=")[0] for part in query.split("&"))
         if len(names) > limits.max_parameters:
             return "too many parameters"
-        site = self._host_history(host)
+        site = self._history(linked)
         shapes = site.shapes.get(path)
         if shapes is None:
             evict_oldest(site.shapes, limits.max_paths - 1)
@@ -198,7 +204,7 @@ class TrapDetector:
         most = limits.max_combinations[min(len(names), len(limits.max_combinations) - 1)]
         return "query explosion" if most and _add_bounded(site.queries, path, limits.max_paths) > most else ""
 
-    def _check_calendar(self, host: str, url: str) -> str:
+    def _check_calendar(self, linked: tuple[str, str], url: str) -> str:
         """Dates in the far future, or more dates than a calendar needs."""
         limits = self._limits
         found, bare = _DATE.search(url), _BARE_DATE.search(url)
@@ -214,17 +220,20 @@ class TrapDetector:
             pattern = _DIGITS.sub("#", url)
             return (
                 "calendar"
-                if _add_bounded(self._host_history(host).calendars, pattern, limits.max_paths)
-                > limits.max_calendar_days
+                if _add_bounded(self._history(linked).calendars, pattern, limits.max_paths) > limits.max_calendar_days
                 else ""
             )
         return ""
 
-    def _host_history(self, host: str) -> _HostHistory:
-        site = self._hosts.get(host)
+    def _history(self, linked: tuple[str, str]) -> _HostHistory:
+        source, host = linked
+        return self._remember(self._linked_hosts, linked) if source else self._remember(self._hosts, host)
+
+    def _remember(self, known: dict[K, _HostHistory], key: K) -> _HostHistory:
+        site = known.get(key)
         if site is None:
-            evict_oldest(self._hosts, self._limits.max_hosts - 1)
-            site = self._hosts[host] = _HostHistory()
+            evict_oldest(known, self._limits.max_hosts - 1)
+            site = known[key] = _HostHistory()
         return site
 
 
@@ -245,7 +254,10 @@ class UrlFilter:
     """
 
     def __init__(
-        self, check: Callable[[str], str], scope: UrlScope | None = None, unreadable: Mapping[str, str] | None = None
+        self,
+        check: Callable[[str, str], str],
+        scope: UrlScope | None = None,
+        unreadable: Mapping[str, str] | None = None,
     ) -> None:
         self._detect_trap = check
         self._unreadable = unreadable or {}
@@ -259,21 +271,39 @@ class UrlFilter:
         self.archived: Container[str] | None = None
         self._reported: set[tuple[str, str]] = set()
         self._found: list[tuple[str, str, str]] = []
+        # By key: the hosts of the pages and redirects whose links come next.
+        self._linking_hosts: dict[int, str] = {}
 
-    def replay(self, urls: Iterable[str]) -> None:
-        """Let it see again what an earlier run let pass: it counts."""
-        for url in urls:
-            self._detect_trap(url)
+    def replay(self, urls: Iterable[tuple[str, str]]) -> None:
+        """Let it see again what an earlier run let pass, with the host of the page that links it: it counts."""
+        for url, linking_host in urls:
+            self._detect_trap(url, foreign_domain(linking_host, host_of(url)))
 
-    def refusal_reason(self, url: str) -> str:
+    def note_visits(self, outcomes: Iterable[Outcome]) -> None:
+        """Call it before the links of these pages are added."""
+        self._linking_hosts = {
+            url_key(outcome.fetched.location) if outcome.fetched.location else outcome.lead.key: outcome.lead.host
+            for outcome in outcomes
+        }
+
+    def _source(self, lead: Lead) -> str:
+        """Whose count a link belongs to: empty for the host's own links.
+
+        A redirect has one of its own, because other sites can link at addresses that redirect anywhere.
+        """
+        linking_host = self._linking_hosts.get(lead.key if lead.hops else lead.parent, lead.host)
+        return foreign_domain(linking_host, lead.host) or ("redirect" if lead.hops else "")
+
+    def refusal_reason(self, lead: Lead) -> str:
         """Why this URL must not be followed, or nothing."""
+        url = lead.url
         if self.archived is not None and url not in self.archived:
             return NOT_ARCHIVED_REASON
         if excluded := self._scope.refusal_reason(url) or self.host_rules.refusal_reason(url):
             return excluded
         if url.endswith(self._endings) and (reason := self._unreadable.get(url.rpartition(".")[2].lower())):
             return f"document not fetched: {reason}"
-        reason = self._detect_trap(url)
+        reason = self._detect_trap(url, self._source(lead))
         if reason:
             known = (host_of(url), reason)
             if known not in self._reported and len(self._reported) < MAX_REPORTED_TRAPS:
@@ -317,9 +347,9 @@ def build_url_filter(
     if not settings.frontier.traps:
         return UrlFilter(refuse_nothing, scope, unreadable)
     limits = TrapLimits() if year is None else TrapLimits(current_year=year)
-    watch = UrlFilter(TrapDetector(limits).check, scope, unreadable)
-    watch.yields = YieldMonitor(given_up=load_given_up(collection))
+    url_filter = UrlFilter(TrapDetector(limits).check, scope, unreadable)
+    url_filter.yields = YieldMonitor(given_up=load_given_up(collection))
     if resumed:
         # Only queries, sessions and dates are counted.
-        watch.replay(accepted_urls(collection.connection, "*[?;(0-9]*"))
-    return watch
+        url_filter.replay(accepted_urls(collection.connection, "*[?;(0-9]*"))
+    return url_filter

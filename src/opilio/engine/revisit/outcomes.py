@@ -1,8 +1,8 @@
 """Visits of pages that are stored already: classifies and records each, inside the transaction of a commit.
 
 Also without a revisit policy: a resumed crawl may have revisits in its queue. Whether a page has changed: the
-fingerprints of the texts are compared, of words without case, digits and punctuation, so that clocks and counters do
-not count (`parse.page_state` removes other noise).
+fingerprints of the texts are compared, of words and numbers without case and punctuation; if they differ,
+`parse.page_state` leaves out noise such as clocks and counters.
 """
 
 from collections.abc import Sequence
@@ -185,7 +185,7 @@ class RevisitOutcomes:
         if change is PageChange.CHANGED or change in ENDING_CHANGES:
             if self._duplicate_detector is not None and stored.fingerprint:
                 self._duplicate_detector.forget(stored.key, stored.fingerprint, gone=change in ENDING_CHANGES)
-            for copy, _ in self.store.duplicates_of(stored.key):
+            for copy in self.store.copy_keys(stored.key):
                 self._mark_probably_changed(copy, now)
 
     def _update_rate(self, record: RevisitRecord, stored: StoredPageInfo, at: float, changed: bool) -> None:

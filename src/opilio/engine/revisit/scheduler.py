@@ -11,7 +11,6 @@ one becomes a lead.
 from collections.abc import Mapping, Sequence
 from math import inf
 
-import msgspec
 import numpy as np
 
 from opilio.core.clock import DAY_S, format_iso_time
@@ -19,7 +18,7 @@ from opilio.core.protocols import Database, Fetcher, Frontier
 from opilio.core.records import FetchResult, Lead, Outcome, SitemapEntry, Tier, url_key
 from opilio.core.settings import RevisitSettings, Settings
 from opilio.core.urls import host_of
-from opilio.engine.politeness.robots import RobotsRules
+from opilio.engine.politeness.robots import decode_rules
 from opilio.engine.revisit.candidates import MAX_MISSING_CHECKS, RevisitTable, visit_log_likelihood
 from opilio.engine.revisit.outcomes import RevisitOutcomes, probe_url
 from opilio.store.collection import Collection
@@ -236,7 +235,8 @@ class SitemapScheduler:
     def load_from_robots(self, connection: Database) -> None:
         """Sitemaps named in robots.txt that were not requested yet."""
         for row in robots_rows(connection):
-            self.add(msgspec.msgpack.decode(row.rules, type=RobotsRules).sitemaps, host_of(row.origin), "sitemap")
+            if (rules := decode_rules(row.rules)) is not None:
+                self.add(rules.sitemaps, host_of(row.origin), "sitemap")
 
     def enqueue_due(self, now: float, interval_s: float) -> None:
         """Queue those that are due."""

@@ -31,8 +31,9 @@ from opilio.core.registry import ASSEMBLIES, build_component, load_plugin
 from opilio.core.settings import AgentTeamSettings, EngineSettings, Settings
 from opilio.dedup import fingerprint_terms, one_character_words, simhash64
 from opilio.engine.analysis import PageAnalyzer, PageFeatures, SharedParts, with_page_rules
+from opilio.engine.boosted_scoring import with_boost
 from opilio.engine.learning import NO_OWNER, LearnerGroup, Owner, restore_state
-from opilio.engine.link_scoring import LinkScorerContext, build_link_scorer, with_boost
+from opilio.engine.link_scoring import LinkScorerContext, build_link_scorer
 from opilio.engine.reseeding import seeds_finished_check
 from opilio.engine.wiring.topic import build_query_log_reader, initial_expansion
 from opilio.engine.workers.pool import AnalysisPool, InlinePool, WorkerPool
@@ -45,7 +46,7 @@ from opilio.text.reading import PageReader
 from opilio.text.term_arrays import term_array
 from opilio.text.tokens import UrlTerms
 from opilio.text.vocabulary import Vocabulary
-from opilio.text.word_vectors import load_word_vectors, one_blas_thread
+from opilio.text.word_vectors import TermRows, add_term_rows, load_word_vectors, loaded_term_rows, one_blas_thread
 from opilio.topic.evolving import EvolvingTopic, TopicLearner, TopicTranslations
 from opilio.topic.page_terms import SITE_TEXT_STATE, CachedIdf, PageTerms, SiteText
 from opilio.topic.setup import (
@@ -164,7 +165,8 @@ def build_crawler_parts(
     with_link = topic_judge.with_link_score if isinstance(topic_judge, WeighsLinks) else None
     sample = sampler.sample if sampler is not None else None
     features = PageFeatures(vocabulary, all_genres.detect, expands_by_pages, sample, with_link, site_text)
-    features.counts_irrelevant = settings.expansion["kind"] == "pagewise" and settings.expansion["share"] > 0.0
+    if settings.expansion["kind"] == "pagewise":
+        features.counted_pages = "all" if settings.expansion["share"] > 0.0 else "none"
     analyzer = PageAnalyzer(shared.parser, read, judge, ranker, features, learners, records=shared.make_records)
     return AnalysisParts(analyzer, learners, {TOPIC_STATE: topic_learner}, ranker, owner=owner)
 
@@ -288,8 +290,11 @@ def build_analysis_parts(
     return crawl_assembly(settings).build_parts(shared, settings, topic, states)
 
 
-def build_worker_analyzer(settings: bytes, topic: bytes, states: Mapping[str, bytes]) -> PageAnalyzer:
+def build_worker_analyzer(
+    settings: bytes, topic: bytes, states: Mapping[str, bytes], term_rows: TermRows
+) -> PageAnalyzer:
     """The analyzer of a worker process, from what can be sent there."""
+    add_term_rows(term_rows)
     decoded = msgspec.msgpack.decode(settings, type=Settings)
     return build_analysis_parts(decoded, msgspec.msgpack.decode(topic, type=Topic), states).analyzer
 
@@ -310,7 +315,7 @@ async def open_analysis(
     options = options or AnalysisOptions()
     parts = build_analysis_parts(settings, topic, states, options)
     encode = msgspec.msgpack.encode
-    build_worker = partial(build_worker_analyzer, encode(settings), encode(topic), dict(states))
+    build_worker = partial(build_worker_analyzer, encode(settings), encode(topic), dict(states), loaded_term_rows())
     with one_blas_thread(), rare_collections():
         async with open_pool(settings, parts.analyzer, build_worker, options) as pool:
             yield CrawlAnalysis(parts, pool)

@@ -21,9 +21,8 @@ from opilio.engine.commit import BatchCommitter, CommitTargets
 from opilio.engine.discovered_urls import SiteDiscovery
 from opilio.engine.in_flight import LeaseSize
 from opilio.engine.loop import Engine, EngineParts
-from opilio.engine.politeness.host_gate import AddressResolver, HostGate, HostThrottle
-from opilio.engine.politeness.robots import RobotsRules
-from opilio.engine.politeness.traps import UrlFilter, build_url_filter
+from opilio.engine.politeness.host_gate import AddressResolver, HostGate, HostThrottle, ReservesStarts
+from opilio.engine.politeness.traps import HostRules, UrlFilter, build_url_filter
 from opilio.engine.rendering import BrowserTools, HostHistory, RenderingPool, ResourceLoader
 from opilio.engine.reseeding import Reseeding, ReseedTargets, build_reseeder, seed_lead
 from opilio.engine.revisit.outcomes import RevisitOutcomes
@@ -212,19 +211,30 @@ def _build_host_gate(
     settings: Settings, environment: Environment, committer: BatchCommitter, resumed: bool
 ) -> HostGate:
     politeness, clock, connection = settings.politeness, environment.clock, environment.collection.connection
-    # Behind a proxy, only the proxy knows the addresses of hosts.
-    shares_addresses = politeness.share_address and not settings.fetch.proxy
     not_before = 0.0
     if resumed:
         # A host that the last run requested just before its end may share an address with any other.
         not_before = clock.now() + max(politeness.delay_s, longest_delay(connection, clock.now()))
-    names = environment.fetcher if isinstance(environment.fetcher, LooksUpNames) else None
-    resolver = AddressResolver(settings.fetch.resolve, names) if shares_addresses else None
-    throttle = HostThrottle(clock, resolver, not_before)
-    throttle.host_delays_s = environment.url_filter.host_rules.host_delays_s
-
-    def store_robots(origin: str, rules: RobotsRules, delay_s: float) -> None:
-        committer.store_robots(origin, rules, delay_s, clock.now())
-
+    fetcher, rules = environment.fetcher, environment.url_filter.host_rules
+    throttle = build_throttle(settings, fetcher, clock, rules, not_before=not_before)
     load_robots = partial(stored_robots, connection)
-    return HostGate(politeness, environment.fetcher, clock, throttle, load_robots, store_robots)
+    return HostGate(politeness, fetcher, clock, throttle, load_robots, committer.store_robots)
+
+
+def build_throttle(
+    settings: Settings,
+    fetcher: Fetcher,
+    clock: Clock,
+    rules: HostRules,
+    reservations: ReservesStarts | None = None,
+    not_before: float = 0.0,
+) -> HostThrottle:
+    """The delays of hosts and addresses; `reservations` keeps the requests to one address apart."""
+    # Behind a proxy, only the proxy knows the addresses of hosts.
+    shares_addresses = settings.politeness.share_address and not settings.fetch.proxy
+    names = fetcher if isinstance(fetcher, LooksUpNames) else None
+    resolver = AddressResolver(settings.fetch.resolve, names) if shares_addresses else None
+    throttle = HostThrottle(clock, resolver, not_before, reservations)
+    throttle.shared_delay_s = settings.politeness.delay_s
+    throttle.host_delays_s = rules.host_delays_s
+    return throttle

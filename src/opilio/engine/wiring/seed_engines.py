@@ -24,7 +24,7 @@ from opilio.seeds.api_client import ApiTransport, EngineClient, Quota, RequestLi
 from opilio.seeds.engines import mediawiki, paged
 from opilio.seeds.engines.paged import EngineAdapter, PagedSource
 from opilio.seeds.engines.searxng import SearxngSource
-from opilio.seeds.finder import plain_query
+from opilio.seeds.queries import plain_query
 from opilio.seeds.url_lists import FileSource, SearchSource, SitemapSource
 
 OptionValue = TypeVar("OptionValue", str, tuple[str, ...])
@@ -134,16 +134,14 @@ def collection_engine(context: EngineContext, *, folders: tuple[str, ...] = (), 
 
 def search_folders(folders: Sequence[Path], relevant: bool, query: str, limit: int) -> list[str]:
     """Addresses of the pages that collections have on a query, best first."""
-    from opilio.search.results import SearchFilters as Filters
-
-    # An index is opened only where one is asked.
+    # Imported only if a collection is searched: the full-text engine takes a while to load.
+    from opilio.search.results import SearchFilters
     from opilio.search.searcher import Searcher
 
     searcher = Searcher(folders)
     searcher.update_indexes()
-    found = searcher.search(
-        plain_query(query), Filters(relevant=True if relevant else None), size=min(limit, MAX_RESULTS_PER_PAGE)
-    )
+    filters = SearchFilters(relevant=True if relevant else None)
+    found = searcher.search(plain_query(query), filters, size=min(limit, MAX_RESULTS_PER_PAGE))
     return [hit.url for hit in found.hits]
 
 
@@ -159,18 +157,18 @@ def complete_engine(name: str, given: Tree) -> Tree:
     own = {key: value for key, value in given.items() if key not in REQUEST_LIMIT_OPTIONS}
     shared = {key: value for key, value in given.items() if key in REQUEST_LIMIT_OPTIONS}
     try:
-        terms = msgspec.convert({**msgspec.structs.asdict(RequestLimits()), **shared}, RequestLimits)
+        limits = msgspec.convert({**msgspec.structs.asdict(RequestLimits()), **shared}, RequestLimits)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{_option_path(name)}.{describe_validation_error(error)}") from error
     filled = complete_options(SEED_ENGINES, _option_path(name), own)
     _check_no_secrets(name, filled)
-    return {**filled, **msgspec.structs.asdict(terms)}
+    return {**filled, **msgspec.structs.asdict(limits)}
 
 
-def build_source(name: str, tree: Tree, asker: ApiTransport, clock: Clock, tally: Quota) -> SeedSource:
+def build_source(name: str, tree: Tree, transport: ApiTransport, clock: Clock, quota: Quota) -> SeedSource:
     """The source that a filled table names; ConfigError where its key can't be had."""
-    terms = msgspec.convert({key: tree[key] for key in REQUEST_LIMIT_OPTIONS}, RequestLimits)
-    context = EngineContext(name, EngineClient(asker, clock, terms, tally), os.environ)
+    limits = msgspec.convert({key: tree[key] for key in REQUEST_LIMIT_OPTIONS}, RequestLimits)
+    context = EngineContext(name, EngineClient(transport, clock, limits, quota), os.environ)
     options: dict[str, Any] = {key: value for key, value in tree.items() if key not in (*REQUEST_LIMIT_OPTIONS, "kind")}
     source: SeedSource = load_plugin(SEED_ENGINES, tree["kind"], f"{_option_path(name)}.kind")(context, **options)
     return source

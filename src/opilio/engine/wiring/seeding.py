@@ -22,20 +22,11 @@ from opilio.engine.wiring.seed_engines import build_source, complete_engine
 from opilio.fetch.api_client import ApiClient
 from opilio.fetch.archive import ArchiveWeb
 from opilio.fetch.http import FetchLimits, NetworkOptions
+from opilio.seeds.daily_cache import CachedSource, DailyCache, DailyQuota
 from opilio.seeds.engines.mediawiki import MEDIAWIKI_URL
-from opilio.seeds.finder import (
-    CachedSource,
-    DailyCache,
-    DailyQuota,
-    FoundSeeds,
-    SeedRequest,
-    count_query_words,
-    find_irrelevant_seeds,
-    find_seeds,
-    join_found,
-    off_topic_queries,
-    order_by_meaning,
-)
+from opilio.seeds.finder import FoundSeeds, SeedRequest, find_irrelevant_seeds, find_seeds, join_found
+from opilio.seeds.merge import order_by_meaning
+from opilio.seeds.queries import count_query_words, off_topic_queries
 from opilio.seeds.url_lists import FailingSource
 from opilio.text.languages import is_known_language, language_code
 
@@ -132,10 +123,10 @@ async def open_seed_sources(
         return
     network = NetworkOptions(proxy=settings.seeds.proxy, verify_tls=settings.fetch.verify_tls)
     client = ApiClient(user_agent(settings), FetchLimits(body_bytes=MAX_API_RESPONSE_BYTES), network, clock)
-    book = DailyCache(user_cache_path("opilio") / "seeds", clock)
+    cache = DailyCache(user_cache_path("opilio") / "seeds", clock)
     try:
-        made = partial(_build_cached_source, client=client, book=book, fresh=fresh)
-        make = partial(_build_or_fail_later, made) if lenient else made
+        build = partial(_build_cached_source, client=client, cache=cache, fresh=fresh)
+        make = partial(_build_or_fail_later, build) if lenient else build
         yield [make(name, tree) for name, tree in settings.seeds.engines.items()]
     finally:
         await client.close()
@@ -224,10 +215,10 @@ def no_results_message(found: FoundSeeds, request: SeedRequest) -> str:
     return f'{", ".join(found.voters)} found nothing on "{request.query}"{among}{hint}{also}'
 
 
-def _build_cached_source(name: str, tree: Tree, client: ApiClient, book: DailyCache, fresh: bool) -> SeedSource:
-    source = build_source(name, tree, client, SystemClock(), DailyQuota(book, name))
+def _build_cached_source(name: str, tree: Tree, client: ApiClient, cache: DailyCache, fresh: bool) -> SeedSource:
+    source = build_source(name, tree, client, SystemClock(), DailyQuota(cache, name))
     options = msgspec.json.encode(tree, order="sorted")
-    return source if fresh or tree["kind"] in ("file", "collection") else CachedSource(source, book, options)
+    return source if fresh or tree["kind"] in ("file", "collection") else CachedSource(source, cache, options)
 
 
 def _build_or_fail_later(make: Callable[[str, Tree], SeedSource], name: str, tree: Tree) -> SeedSource:

@@ -1,5 +1,6 @@
 """Completes and checks settings: every option of every kind is written out, and invalid values raise ConfigError."""
 
+import re
 import textwrap
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from opilio.core.settings import (
     TopicSettings,
     Tree,
     merge_trees,
+    validate_tree,
 )
 from opilio.core.urls import require_url
 from opilio.engine.revisit.candidates import POLICIES
@@ -27,14 +29,17 @@ from opilio.engine.wiring.seed_engines import complete_engine
 from opilio.engine.wiring.seeding import no_seeds_error
 from opilio.engine.wiring.start import check_start_model, load_start_states
 from opilio.engine.wiring.topic import build_topic, check_example_files, initial_topic_state
+from opilio.fetch.addresses import is_private_host
 from opilio.fetch.archive import ArchiveWeb
-from opilio.fetch.http import is_private_host
 from opilio.frontier.policy import MergePolicy
-from opilio.store.collection import CONFIG, Collection, load_settings
+from opilio.store.collection import Collection, load_settings
+from opilio.store.connection import CONFIG
 from opilio.store.postgres.collection import place_of
 from opilio.topic.setup import resolve_settings
 from opilio.topic.topic import Topic
 
+# A URL, or an e-mail address with or without its scheme.
+_is_contact = re.compile(r"https?://[^\s/]\S*|(?:mailto:)?[^\s@]+@[^\s@]+", re.IGNORECASE).fullmatch
 # Options that a resumed crawl can't change, among them those that define the scale of priorities in the queue.
 FIXED_OPTIONS = {
     "judge": ("kind",),
@@ -51,9 +56,9 @@ def complete_settings(settings: Settings) -> Settings:
     _check_choice("revisit.policy", settings.revisit.policy, list(POLICIES))
     engines = {name: complete_engine(name, tree) for name, tree in settings.seeds.engines.items()}
     seeds = msgspec.structs.replace(settings.seeds, engines=engines)
-    # A resumed crawl may be started in another folder.
     # Checks the files.
     build_identity(settings.fetch)
+    # A resumed crawl may be started in another folder.
     fetch = msgspec.structs.replace(
         settings.fetch,
         archives=[str(Path(name).absolute()) for name in settings.fetch.archives],
@@ -93,6 +98,7 @@ class CheckedSettings(NamedTuple):
 
 def check_settings(settings: Settings) -> CheckedSettings:
     """Complete and check settings before a folder exists; seeds may be missing."""
+    _check_contact(settings.politeness.contact)
     check_start_model(settings)
     check_example_files(settings.topic)
     settings = complete_settings(settings)
@@ -100,6 +106,15 @@ def check_settings(settings: Settings) -> CheckedSettings:
     members = crawl_assembly(settings).member_settings(settings)
     topics = [_check_topic(one) for one in (settings, *(m for m in members if m.topic != settings.topic))]
     return CheckedSettings(settings, topics[0], open_archives(settings) if settings.fetch.archives else None)
+
+
+def _check_contact(contact: str) -> None:
+    """Only of new crawls: collections with another contact can still be opened."""
+    if not _is_contact(contact):
+        raise ConfigError(
+            f"politeness.contact '{contact}': not an address; give a URL or an e-mail address, for example "
+            "https://example.org/crawler or crawler@example.org"
+        )
 
 
 def _check_topic(settings: Settings) -> Topic | None:
@@ -114,6 +129,7 @@ def _check_topic(settings: Settings) -> Topic | None:
 def resumed_settings(folder: Path, stored: Tree, tree: Tree) -> Settings:
     """The stored settings of a collection overlaid with `tree`, completed; strategy, topic and start can't change."""
     place = place_of(folder)
+    check_stored_settings(stored, f"{place}/{CONFIG}")
     _check_same_strategy(place, stored, tree)
     _check_same_topic(place, stored, tree)
     _check_same_start(place, stored, tree)
@@ -121,6 +137,14 @@ def resumed_settings(folder: Path, stored: Tree, tree: Tree) -> Settings:
     settings = complete_settings(canonicalize_seeds(settings))
     _check_same_assembly(place, stored, settings)
     return settings
+
+
+def check_stored_settings(stored: Tree, source: str) -> None:
+    """Refuse the settings of a collection if they are damaged: the crawl would continue with other ones."""
+    for key in ("strategy", "topic"):
+        if key not in stored:
+            raise ConfigError(f"{source}: '{key}' is missing")
+    validate_tree(stored, source)
 
 
 def canonicalize_seeds(settings: Settings) -> Settings:

@@ -29,8 +29,9 @@ from opilio.engine.link_memory import COMMITTEE, CommitteeLearner
 from opilio.engine.wiring.topic import build_topic, initial_topic_state, read_examples
 from opilio.learn.committee import Committee
 from opilio.rank.committee import MemberKind
-from opilio.store.collection import CONFIG, Collection, open_readonly
-from opilio.store.run_tables import (
+from opilio.store.collection import Collection, open_readonly
+from opilio.store.connection import CONFIG
+from opilio.store.learner_states import (
     STATE_RESTORED,
     LearnerJournal,
     SnapshotRow,

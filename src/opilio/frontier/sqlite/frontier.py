@@ -28,7 +28,7 @@ from opilio.frontier.sqlite.urls import QueueReader, UrlTable
 
 
 class SqliteFrontier:
-    """Keeps the invariants of the `Frontier` protocol on disk. The tables must exist (`schema.create_tables`).
+    """Keeps the invariants of the `Frontier` protocol on disk. The tables must exist (`create_frontier_tables`).
 
     `front_size` bounds the URLs cached in memory (about 400 bytes each), `host_cache` the hosts.
     """

@@ -57,7 +57,7 @@ class HostRow:
 
 
 class SleepingHosts:
-    """Hosts that sleep and are not parked, by the time they wake. `clock` is the latest time passed in."""
+    """Hosts that sleep and are not parked, by the time they wake. `latest_time`: the latest time passed in."""
 
     def __init__(self, connection: Database) -> None:
         self._db = connection

@@ -1,7 +1,5 @@
-"""Reads the frontier's tables for pages, reports and checks, and repairs what follows from them.
-
-The frontier itself does not use it: nothing here is needed for crawling.
-"""
+"""Reads the frontier's tables, in SQLite or PostgreSQL, for pages, reports, commands and checks, and repairs what
+follows from them."""
 
 import re
 from collections import Counter
@@ -78,8 +76,10 @@ class QueuedUrl(NamedTuple):
     depth: int
 
 
-def host_summaries(db: Database) -> list[HostSummary]:
-    rows = db.execute("SELECT name, queued, total, delay_s, wake_at FROM frontier_host")
+def host_summaries(db: Database, host: str = "") -> list[HostSummary]:
+    """All known hosts, or one."""
+    where, values = (" WHERE name = ?", (host,)) if host else ("", ())
+    rows = db.execute(f"SELECT name, queued, total, delay_s, wake_at FROM frontier_host{where}", values)
     return [HostSummary(*row) for row in rows]
 
 
@@ -234,10 +234,14 @@ def redirecting_urls(db: Database) -> Iterator[tuple[str, int]]:
     )
 
 
-def accepted_urls(db: Database, pattern: str) -> Iterator[str]:
-    """URLs that were not dropped and match a shell pattern."""
+def accepted_urls(db: Database, pattern: str) -> Iterator[tuple[str, str]]:
+    """URLs that were not dropped and match a shell pattern, with the host of the page that links them (or nothing)."""
     matches = re.compile(translate(pattern)).match
-    return (url for (url,) in db.execute("SELECT url FROM frontier_url WHERE state <> ?", (DROPPED,)) if matches(url))
+    rows = db.execute(
+        "SELECT u.url, p.host FROM frontier_url AS u LEFT JOIN page AS p ON p.key = u.parent WHERE u.state <> ?",
+        (DROPPED,),
+    )
+    return ((url, host or "") for url, host in rows if matches(url))
 
 
 def refused_urls(db: Database, refusal_reason: Callable[[str], str]) -> dict[str, list[tuple[int, int]]]:

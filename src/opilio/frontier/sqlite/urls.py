@@ -1,4 +1,4 @@
-"""URL rows of the SQLite frontier: every statement that writes or reads them, each by an index, in batches.
+"""URL rows of the SQLite frontier: the statements that write and read them, each by an index, in batches.
 
 It executes statements only; transactions belong to the store, decisions to the frontier. `upcoming_urls` and
 `best_urls` read the queue without changing it.
@@ -191,12 +191,10 @@ class QueueReader:
         )
         return [row_to_lead(row, host) for row in rows.fetchall()]
 
-    def worst(self, limit: int, host_id: int | None = None) -> list[tuple[int, int]]:
-        """(host id, key) of the worst queued URLs, of one host or of all (needs the tail index)."""
-        where, values = ("state = 0", (limit,)) if host_id is None else ("host_id = ? AND state = 0", (host_id, limit))
-        return self._db.execute(
-            f"SELECT host_id, key FROM frontier_url WHERE {where} ORDER BY tier, priority, seq DESC LIMIT ?", values
-        ).fetchall()
+    def worst(self, limit: int) -> list[tuple[int, int]]:
+        """(host id, key) of the worst queued URLs (needs the tail index)."""
+        sql = "SELECT host_id, key FROM frontier_url WHERE state = 0 ORDER BY tier, priority, seq DESC LIMIT ?"
+        return self._db.execute(sql, (limit,)).fetchall()
 
     def next_retry(self) -> float | None:
         """When the first retry is due."""

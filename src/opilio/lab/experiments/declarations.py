@@ -16,6 +16,7 @@ import xxhash
 from msgspec import Meta
 
 from opilio.core.errors import ConfigError, OfflineWebError
+from opilio.core.files import parse_toml
 from opilio.core.settings import describe_validation_error, suggest_name
 from opilio.core.strategies import strategy_names
 from opilio.lab.evaluation.oracle import FORESIGHT_STEPS
@@ -270,11 +271,11 @@ def _read_text(path: Path) -> str:
 
 def _parse_experiment(name: str, text: str) -> Experiment:
     try:
-        found = msgspec.convert(tomllib.loads(text), Experiment)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"experiment {name}: {error}") from error
+        found = msgspec.convert(parse_toml(text), Experiment)
     except msgspec.ValidationError as error:
         raise ConfigError(f"experiment {name}: {describe_validation_error(error)}") from error
+    except ValueError as error:
+        raise ConfigError(f"experiment {name}: {error}") from error
     names = [v.name for v in found.variant]
     if len(set(names)) < len(names):
         raise ConfigError(f"experiment {name}: two variants have one name")

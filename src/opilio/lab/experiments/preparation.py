@@ -149,6 +149,7 @@ class CrawlPreparation:
         self.training = SeedListTraining(offline, search, self.links)
         self._search = search
         self._tables: dict[tuple[str, int], dict[str, float]] = {}
+        self._logs: dict[tuple[str, int], Path] = {}
 
     def settings(self, variant: Variant, brief: TopicBrief, budget: int, training: int = 0) -> Tree:
         """The settings that a variant gets from the search engine. `training`: pages of each seed list (S1-13)."""
@@ -164,10 +165,13 @@ class CrawlPreparation:
 
     def _query_log(self, brief: TopicBrief, per_interval: int, budget: int) -> Tree:
         """The settings of a log of queries, long enough for the whole crawl (S4-24)."""
-        queries = self._search.logged_queries(brief, per_interval * (budget // LOG_INTERVAL + 2))
-        text = "\n".join(queries).encode()
-        log = default_cache_folder() / "query-logs" / f"{xxhash.xxh3_64_hexdigest(text)}.txt"
-        save_bytes(log, text)
+        count = per_interval * (budget // LOG_INTERVAL + 2)
+        if (brief.name, count) not in self._logs:
+            text = "\n".join(self._search.logged_queries(brief, count)).encode()
+            log = default_cache_folder() / "query-logs" / f"{xxhash.xxh3_64_hexdigest(text)}.txt"
+            save_bytes(log, text)
+            self._logs[brief.name, count] = log
+        log = self._logs[brief.name, count]
         return {"log": str(log), "interval": LOG_INTERVAL, "per_interval": per_interval}
 
     def _table(self, brief: TopicBrief, pages: int) -> dict[str, float]:

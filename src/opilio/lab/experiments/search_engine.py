@@ -12,21 +12,25 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import islice, zip_longest
+from pathlib import Path
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from opilio.core.errors import ParseError
-from opilio.core.records import EngineAnswer, EngineHit, FetchResult
+from opilio.core.records import EngineAnswer, FetchResult, rank_hits
 from opilio.core.settings import Settings
 from opilio.core.urls import host_of
 from opilio.lab.experiments.replay import OfflineWeb, lab_settings
 from opilio.lab.synthetic.changing import hash_fraction
 from opilio.lab.webs.pages import CachedParser
+from opilio.lab.webs.readings import reading_version
+from opilio.lab.webs.resources import file_digest, load_cached, save_cached
 from opilio.lab.webs.topics import TopicBrief
 from opilio.parse.html import HtmlParser
-from opilio.seeds.finder import merge_answers
+from opilio.seeds.merge import merge_answers
+from opilio.text.term_arrays import term_array
 from opilio.text.tokens import tokenize
 from opilio.topic.genre import default_genres
 from opilio.topic.setup import build_vocabulary
@@ -49,9 +53,8 @@ NOISE_SHARE = 0.3
 TYPING_ERROR_SHARE = 0.05
 
 
-_Numbers = NDArray[np.int64]
-_Amounts = NDArray[np.float64]
-_InvertedIndex = tuple[dict[int, tuple[_Numbers, _Amounts]], _Amounts, dict[str, str]]
+_Numbers = NDArray[np.uint32]
+_InvertedIndex = tuple[dict[int, tuple[_Numbers, _Numbers]], NDArray[np.float64], dict[str, str]]
 
 
 class SearchComparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,11 +154,28 @@ class OfflineSearchEngine:
 
     @cached_property
     def _index(self) -> _InvertedIndex:
-        """Term to (pages, counts); the pages' lengths; their addresses and titles."""
+        """Term to (pages, counts); the pages' lengths; their addresses and titles. Every process of a run needs it."""
+        version = f"{reading_version(self._settings)}/search-{file_digest(Path(__file__)).hex()}"
+        file = self._offline.pages.folder / f"read-{version}"
+        kept = load_cached(file, _StoredIndex)
+        if kept is None:
+            kept = self._build_index()
+            save_cached(file, kept)
+        terms, pages, counts = (np.frombuffer(data, dtype=np.uint32) for data in (kept.terms, kept.pages, kept.counts))
+        found, starts = np.unique(terms, return_index=True)
+        ends = [*starts[1:].tolist(), len(terms)]
+        spans = zip(found.tolist(), starts.tolist(), ends, strict=True)
+        return (
+            {term: (pages[start:end], counts[start:end]) for term, start, end in spans},
+            np.frombuffer(kept.lengths, dtype=np.float64),
+            kept.titles,
+        )
+
+    def _build_index(self) -> "_StoredIndex":
         web, settings = self._offline.web, self._settings
         read = self._offline.readings(settings).reader(settings, build_vocabulary(settings))
         parser = CachedParser(web, self._offline.pages, HtmlParser(lists=True))
-        found: dict[int, list[tuple[int, int]]] = {}
+        columns: list[tuple[_Numbers, _Numbers]] = []
         lengths: list[float] = []
         titles: dict[str, str] = {}
         for number, url in enumerate(web.urls):
@@ -166,13 +186,29 @@ class OfflineSearchEngine:
                 page = parser.parse(FetchResult(url=url, status=200, headers=answer.headers, body=answer.body))
             except ParseError:
                 continue
-            terms = read(page).terms
-            for term, count in Counter(terms).items():
-                found.setdefault(term, []).append((len(titles), count))
-            lengths.append(float(len(terms)))
+            words = read(page).terms
+            found, times = np.unique(term_array(words), return_counts=True)
+            columns.append((found, times.astype(np.uint32)))
+            lengths.append(float(len(words)))
             titles[url] = page.title
-        columns = {t: (np.array([p for p, _ in r]), np.array([float(n) for _, n in r])) for t, r in found.items()}
-        return columns, np.array(lengths), titles
+        nothing: _Numbers = np.empty(0, dtype=np.uint32)
+        terms = np.concatenate([nothing, *(found for found, _ in columns)])
+        counts = np.concatenate([nothing, *(times for _, times in columns)])
+        pages = np.repeat(np.arange(len(columns), dtype=np.uint32), [len(found) for found, _ in columns])
+        order = np.argsort(terms, kind="stable")
+        return _StoredIndex(
+            terms[order].tobytes(), pages[order].tobytes(), counts[order].tobytes(), np.array(lengths).tobytes(), titles
+        )
+
+
+class _StoredIndex(msgspec.Struct):
+    """The index in the cache: a row for each term of each page, sorted by term, then page; arrays as raw bytes."""
+
+    terms: bytes
+    pages: bytes
+    counts: bytes
+    lengths: bytes
+    titles: dict[str, str]
 
 
 class OfflineSeedSource:
@@ -189,7 +225,7 @@ class OfflineSeedSource:
 
 def build_answer(engine: str, urls: Sequence[str]) -> EngineAnswer:
     """The results of an engine, best first, as the answer of a seed engine."""
-    return EngineAnswer(voter=engine, hits=tuple(EngineHit(url=url, rank=rank) for rank, url in enumerate(urls, 1)))
+    return EngineAnswer(voter=engine, hits=rank_hits(urls))
 
 
 def deeper_host_shares(listed: Mapping[str, int], hosts: Sequence[str]) -> list[float]:

@@ -120,7 +120,7 @@ class Study:
     def _jobs_for_case(self, topic: LabTopic, seeds: SeedSet) -> Iterator[ExperimentJob]:
         choice, declared = self.options, self.experiment
         bounds = [Variant(name=name) for name in declared.bounds if name not in {v.name for v in choice.variants}]
-        for draw in range(choice.random_seeds):
+        for draw in range(self._draws(seeds)):
             for variant in (*choice.variants, *bounds):
                 yield ExperimentJob(
                     experiment=declared.name,
@@ -135,6 +135,12 @@ class Study:
                     coverage=declared.coverage,
                     training=declared.training,
                 )
+
+    def _draws(self, seeds: SeedSet) -> int:
+        """How often a case is run. Executions differ in what search engines know: other seeds need one of them."""
+        declared, draws = self.experiment, self.options.random_seeds
+        by_engines = declared.coverage < 1.0 and draws == declared.executions
+        return 1 if by_engines and not search_result_count(seeds.name) else draws
 
     def _overrides_for(self, topic: str) -> Tree:
         classes = self.experiment.classes.get(topic)

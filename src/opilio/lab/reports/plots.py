@@ -67,6 +67,8 @@ def draw_plots(
             with new_figure(6.4, max(3.6, 1.4 + 0.3 * lines)) as figure:
                 if plot.kind == "sweep" and experiment is not None:
                     _draw_sweep(figure.add_subplot(), mine, plot, experiment.variants)
+                elif plot.kind == "precision":
+                    _draw_precision_bars(figure.add_subplot(), mine, plot)
                 elif plot.kind == "blocks":
                     _draw_blocks(figure.add_subplot(), mine, own, experiment.window if experiment else 0)
                 else:
@@ -258,6 +260,7 @@ def _draw_blocks(axes: "Axes", runs: Sequence[RunResult], styles: LineStyles, si
         left = np.arange(len(ends)) + (place - (len(groups) - 1) / 2) * 0.8 / len(groups)
         color = styles[name].color
         axes.bar(left, found[ends] - found[ends - size], 0.8 / len(groups), color=color, label=name, alpha=0.85)
+    axes.set_axisbelow(True)
     axes.set_xticks(range(len(ends)), [f"{end - size + 1:,}–{end:,}" for end in ends.tolist()])
     axes.grid(axis="y", color=GRID_COLOR, linewidth=0.6)
     axes.legend(frameon=False)
@@ -320,21 +323,23 @@ def _draw_deeper(axes: "Axes", runs: Sequence[RunResult], styles: LineStyles, se
     axes.set(xlabel="fetches", ylabel="share of the common hosts", title=_title("Hosts explored deeper", runs))
 
 
-def _draw_precision_bars(axes: "Axes", runs: Sequence[RunResult], styles: LineStyles, seed: int) -> None:
-    """The precision of each strategy, one bar for each topic (S3-39, Fig. 8), with the spread over its runs."""
-    del styles, seed
+def _draw_precision_bars(axes: "Axes", runs: Sequence[RunResult], plot: Plot) -> None:
+    """A measure of each strategy, one bar for each topic (S3-39, Fig. 8), with the spread over its runs."""
     groups = group_by_strategy(runs)
     topics = list(dict.fromkeys(run.topic for run in runs))
     for place, topic in enumerate(topics):
-        values = [[run.harvest for run in mine if run.topic == topic] for mine in groups.values()]
+        values = [[float(getattr(run, plot.measure)) for run in mine if run.topic == topic] for mine in groups.values()]
         left = np.arange(len(groups)) + (place - (len(topics) - 1) / 2) * 0.8 / len(topics)
         means, spread = [float(np.mean(v)) for v in values], [float(np.std(v)) for v in values]
         color = PALETTE[place % len(PALETTE)]
         axes.bar(left, means, 0.8 / len(topics), yerr=spread, capsize=2, color=color, label=topic, alpha=0.85)
+    axes.set_axisbelow(True)
     axes.set_xticks(range(len(groups)), list(groups))
+    # Room for the legend above the bars.
+    axes.set_ylim(0, 1.3 * axes.get_ylim()[1])
     axes.grid(axis="y", color=GRID_COLOR, linewidth=0.6)
-    axes.legend(frameon=False)
-    axes.set(ylabel="precision by label", title=_title("Precision", runs))
+    axes.legend(frameon=False, ncols=3, loc="upper left")
+    axes.set(ylabel=plot.ylabel or "precision by label", title=_title("Precision", runs))
 
 
 DEFAULT_PLOTS = ("harvest", "recall", "auc-vs-oracle")
@@ -345,5 +350,4 @@ DRAW_FUNCTIONS: dict[str, Draw] = {
     "cumulative": _draw_cumulative,
     "irrelevant": _draw_irrelevant,
     "deeper": _draw_deeper,
-    "precision": _draw_precision_bars,
 }

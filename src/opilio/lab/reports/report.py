@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from opilio.core.display import GRID_COLOR, PALETTE, new_figure, save_figure
+from opilio.core.display import GRID_COLOR, PALETTE, new_figure, pluralize, save_figure
 from opilio.core.errors import ConfigError
 from opilio.lab.experiments.declarations import (
     Claim,
@@ -235,7 +235,7 @@ def _scope(runs: Sequence[RunResult]) -> str:
     cases = run_indices_by_case(runs)
     draws = max(len({runs[at].random_seed for at in places}) for places in cases.values())
     budgets = ", ".join(dict.fromkeys(f"{r.budget:,}" for r in runs))
-    scope = f"{topics} topics, {len(cases)} cases (topic × seed set)" + (
+    scope = f"{pluralize(topics, 'topic')}, {pluralize(len(cases), 'case')} (topic × seed set)" + (
         f", {draws} random seeds each" if draws > 1 else ""
     )
     registered = "".join(f" Registration: `{r}`." for r in dict.fromkeys(r.registration for r in runs) if r)

@@ -60,6 +60,10 @@ class LabServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     cache_bytes: int = 512 << 20  # of formatted responses
 
 
+# Turns of the event loop from accepting a connection to `connection_made`, at most.
+ACCEPT_TURNS = 4
+
+
 class LabWebServer:
     """Serves a web inside its context: `async with LabWebServer(web) as server: server.port`."""
 
@@ -94,6 +98,9 @@ class LabWebServer:
     async def __aexit__(self, *_: object) -> None:
         for server in self._servers:
             server.close()
+        # A connection that was accepted just before is known some turns of the loop later.
+        for _turn in range(ACCEPT_TURNS):
+            await asyncio.sleep(0)
         for connection in list(self._connections):
             connection.close()
         for server in self._servers:

@@ -16,7 +16,6 @@ advert, a clock) differs in every response and does not count as a change. A lin
 
 import random
 import re
-import tomllib
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,6 +30,7 @@ from msgspec import Meta
 
 from opilio.core.clock import DAY_S, Clock
 from opilio.core.errors import OfflineWebError
+from opilio.core.files import parse_toml
 from opilio.core.settings import describe_validation_error
 from opilio.core.urls import canonicalize_url, host_of
 from opilio.fetch.decoding import RecordedResponse
@@ -101,13 +101,13 @@ def load_faults(folder: Path) -> dict[str, HostFaults]:
     """The faults declared in a web's folder; empty without `hosts.toml`."""
     path = folder / "hosts.toml"
     try:
-        table = tomllib.loads(path.read_text("utf-8-sig"))
+        table = parse_toml(path.read_text("utf-8-sig"))
         return {fault.name: fault for fault in msgspec.convert(table, _FaultsFile).host}
     except FileNotFoundError:
         return {}
     except msgspec.ValidationError as error:
         raise OfflineWebError(f"{path}: {describe_validation_error(error)}") from error
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise OfflineWebError(f"{path}: {error}") from error
 
 

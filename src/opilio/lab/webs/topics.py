@@ -1,13 +1,13 @@
 """Topics of an offline web: the brief and the seed sets a crawler may see, and which labels count as relevant."""
 
 import re
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from opilio.core.errors import OfflineWebError
+from opilio.core.files import parse_toml
 from opilio.core.settings import describe_validation_error
 from opilio.core.urls import canonicalize_url
 from opilio.lab.webs.web import LabProblem
@@ -97,10 +97,10 @@ def load_topics(folder: Path) -> tuple[list[LabTopic], list[LabProblem]]:
     if not path.exists():
         return [], []
     try:
-        tables = msgspec.convert(tomllib.loads(path.read_text("utf-8-sig")), _TopicsFile).topic
+        tables = msgspec.convert(parse_toml(path.read_text("utf-8-sig")), _TopicsFile).topic
     except msgspec.ValidationError as error:
         raise OfflineWebError(f"{path}: {describe_validation_error(error)}") from error
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise OfflineWebError(f"{path}: {error}") from error
     topics: list[LabTopic] = []
     problems: list[LabProblem] = []

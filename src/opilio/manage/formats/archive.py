@@ -20,7 +20,7 @@ import msgspec
 
 from opilio.core.clock import format_iso_time
 from opilio.core.errors import CollectionError
-from opilio.core.records import FetchResult
+from opilio.core.records import FetchResult, media_type
 from opilio.core.warc import parse_member
 from opilio.frontier.sqlite.queries import redirecting_urls
 from opilio.manage.pages import PageTable, StoredPage
@@ -168,7 +168,7 @@ def _index_line(url: str, member: bytes, file_name: str, position: RecordPositio
     timestamp = datetime.fromtimestamp(response.started_at, UTC).strftime("%Y%m%d%H%M%S")
     values = {
         "url": url,
-        "mime": response.header("content-type").partition(";")[0].strip().lower() or "unk",
+        "mime": media_type(response.header("content-type")) or "unk",
         "status": str(response.status),
         "digest": fields.get("warc-payload-digest", ""),
         "length": str(position.length),

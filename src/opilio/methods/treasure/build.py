@@ -32,7 +32,7 @@ from opilio.methods.treasure.graph import (
 )
 from opilio.methods.treasure.updater import GraphState
 from opilio.store.collection import open_readonly
-from opilio.store.run_tables import latest_snapshot
+from opilio.store.learner_states import latest_snapshot
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.page_terms import CachedIdf, PageTerms
 from opilio.topic.setup import background_frequencies, build_reader, build_vocabulary

@@ -338,7 +338,7 @@ def _line(start: Position, end: Position) -> str:
 
 def _box(node: GraphNode, place: Position) -> str:
     x, y = place
-    label, second = _xml_safe(_label(node, 38)), _xml_safe(_detail_label(node))
+    label, second = _xml_safe(_label(node, 35)), _xml_safe(_detail_label(node))
     colour = "#bbbbbb" if node.dic.silent else _COLORS[node.level % len(_COLORS)]
     return (
         f"<g><title>{_xml_safe(node.url)}</title>"

@@ -58,7 +58,8 @@ class _DocumentBody:
         elif name == "numPr" and self._tag == "p":
             self._tag = "li"
         elif name == "ilvl" and (level_stated := attributes.get("val", "")).isdecimal():
-            self._list_level = min(int(level_stated), _MAX_LIST_LEVELS - 1)
+            # `int` refuses very long numbers.
+            self._list_level = min(int(level_stated[:9]), _MAX_LIST_LEVELS - 1)
         elif name == "hyperlink":
             self._paragraph.append(f'<a href="{self._target(attributes.get("id", ""))}">')
         elif name == "t":
@@ -151,7 +152,7 @@ def _paragraph_styles(archive: DocumentArchive) -> _Styles:
         value = tag.attributes.get("val", "")
         if tag.name == "style":
             style = tag.attributes.get("styleId", "")
-        elif tag.name == "outlineLvl" and value.isdecimal() and int(value) < 9:
+        elif tag.name == "outlineLvl" and value.isdecimal() and len(value) == 1 and int(value) < 9:
             found.headings[style] = int(value) + 1
         elif tag.name == "name" and style and value.lower() == "title":
             found.headings[style] = 1

@@ -20,9 +20,8 @@ import msgspec
 from msgspec.structs import replace
 
 from opilio.core.errors import ParseError
-from opilio.core.records import CONTENT_TYPE_FAILURE, FetchResult
+from opilio.core.records import CONTENT_TYPE_FAILURE, FetchResult, media_type
 from opilio.core.registry import DOCUMENT_READERS, load_plugin, plugin_names
-from opilio.core.scope import media_type
 from opilio.parse.encoding import ContentKind, detect_kind
 
 MAX_MEMBERS = 10_000

@@ -8,7 +8,7 @@ finds words in titles only. Checked with MediaWiki 1.39 (`tests/seeds/README.md`
 from collections.abc import Iterable, Sequence
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-from opilio.core.records import EngineAnswer, EngineHit, Failure
+from opilio.core.records import EngineAnswer, Failure, rank_hits
 from opilio.seeds.api_client import (
     UNEXPECTED_JSON,
     ApiRequest,
@@ -20,7 +20,7 @@ from opilio.seeds.api_client import (
     parse_json,
 )
 from opilio.seeds.engines.paged import ResultPage, ResultPageRequest
-from opilio.seeds.finder import add_genre_words, sort_by_query_words
+from opilio.seeds.queries import add_genre_words, sort_by_query_words
 
 MEDIAWIKI_URL = "https://en.wikipedia.org/w/api.php"
 MEDIAWIKI_PAGE_SIZE = 50
@@ -131,8 +131,7 @@ class MediaWikiLinks:
         if titles:
             links, failure = await self._links(titles, request.trusted)
         best = sort_by_query_words(dict.fromkeys(filter(_is_seed, links)), query)[:limit]
-        hits = tuple(EngineHit(url=url, rank=rank) for rank, url in enumerate(best, 1))
-        return [EngineAnswer(voter=self.name, hits=hits, failure=failure)]
+        return [EngineAnswer(voter=self.name, hits=rank_hits(best), failure=failure)]
 
     async def _links(self, titles: Sequence[str], trusted: bool) -> tuple[list[str], Failure | None]:
         links: list[str] = []

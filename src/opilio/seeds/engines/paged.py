@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from opilio.core.records import EngineAnswer, EngineHit, Failure, FetchResult
+from opilio.core.records import EngineAnswer, Failure, FetchResult, rank_hits
 from opilio.seeds.api_client import (
     UNEXPECTED_JSON,
     ApiRequest,
@@ -24,7 +24,7 @@ from opilio.seeds.api_client import (
     get_string,
     parse_json,
 )
-from opilio.seeds.finder import add_genre_words, shorten_query
+from opilio.seeds.queries import add_genre_words, shorten_query
 
 
 class ResultPageRequest(NamedTuple):
@@ -82,8 +82,7 @@ class PagedSource:
             failure = results.failure
             if failure or not results.more or len(found) == before or len(found) >= limit:
                 break
-        hits = tuple(EngineHit(url=url, rank=rank) for rank, url in enumerate(list(found)[:limit], 1))
-        return [EngineAnswer(voter=self.name, hits=hits, failure=failure)]
+        return [EngineAnswer(voter=self.name, hits=rank_hits(list(found)[:limit]), failure=failure)]
 
     async def _fetch_page(self, want: ResultPageRequest) -> ResultPage:
         request = self._adapter.build_request(want)

@@ -22,7 +22,7 @@ from opilio.seeds.api_client import (
     parse_json,
     sanitize_message,
 )
-from opilio.seeds.finder import add_genre_words
+from opilio.seeds.queries import add_genre_words
 
 # Genres with a category; others are queried by words.
 CATEGORIES = {"news": "news"}

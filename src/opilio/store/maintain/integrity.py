@@ -34,12 +34,6 @@ COUNT_QUERIES = {
 }
 
 
-def stored_counts(collection: Collection) -> CrawlCounts:
-    """The stored counters."""
-    stored = collection.meta("counts")
-    return msgspec.json.decode(stored, type=CrawlCounts) if stored else CrawlCounts()
-
-
 def count_rows(connection: Database) -> CrawlCounts:
     """The counters computed from the rows."""
     return CrawlCounts(**{name: connection.execute(query).fetchone()[0] for name, query in COUNT_QUERIES.items()})

@@ -22,26 +22,22 @@ _TABLE = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)\s*\((.*?)\)(?: WITHO
 _COLUMN = re.compile(r"(?:^|,)\s*(\w+) (?:INTEGER|TEXT|REAL|BLOB)\b")
 
 
-def _columns() -> dict[str, list[str]]:
-    script = re.sub(r"--[^\n]*", "", TABLES + ADDED_TABLES)
-    return {found[1]: _COLUMN.findall(found[2]) for found in _TABLE.finditer(script)}
+def _columns(script: str) -> dict[str, list[str]]:
+    plain = re.sub(r"--[^\n]*", "", script)
+    return {found[1]: _COLUMN.findall(found[2]) for found in _TABLE.finditer(plain)}
 
 
-COLUMNS = _columns()
+_ADDED_COLUMNS = _columns(ADDED_TABLES)
+COLUMNS = _columns(TABLES) | _ADDED_COLUMNS
 _PAGE = ", ".join(name for name in COLUMNS["page"] if name not in ("key", "seq"))
-_ADDED_TABLE_NAMES = (
-    *("version", "move", "revisit", "tip", "empty_text", "notice", "label", "lesson"),
-    *("command", "agent", "verdict", "enquiry", "page_tag", "page_note", "list_page", "saved_search"),
-)
 
 
 def source_views(connection: sqlite3.Connection, number: int) -> Iterator[str]:
     """Views of the tables that came later: empty where a source is older than they are."""
     there = {name for (name,) in connection.execute(f"SELECT name FROM s{number}.sqlite_master WHERE type = 'table'")}
-    for table in _ADDED_TABLE_NAMES:
-        columns = ", ".join(COLUMNS[table])
-        nothing = ", ".join(f"NULL AS {name}" for name in COLUMNS[table])
-        made = f"SELECT {columns} FROM s{number}.{table}" if table in there else f"SELECT {nothing} WHERE 0"
+    for table, names in _ADDED_COLUMNS.items():
+        nothing = ", ".join(f"NULL AS {name}" for name in names)
+        made = f"SELECT {', '.join(names)} FROM s{number}.{table}" if table in there else f"SELECT {nothing} WHERE 0"
         yield f"CREATE TEMP VIEW {table}_{number} AS {made}"
 
 

@@ -5,7 +5,6 @@ takes it too. Pages are stored as chunks (`chunks.py`).
 """
 
 import os
-import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ import xxhash
 from platformdirs import user_cache_path
 
 from opilio.core.errors import CollectionError
-from opilio.core.files import write_atomically
+from opilio.core.files import parse_toml, write_atomically
 from opilio.store.collection import Collection
 from opilio.store.connection import LINK_FILE
 from opilio.store.postgres.cluster import TRAINER, Role
@@ -97,8 +96,8 @@ def linked_database(folder: Path) -> str:
     except OSError:
         return ""
     try:
-        return str(tomllib.loads(text)["database"])
-    except (tomllib.TOMLDecodeError, KeyError) as error:
+        return str(parse_toml(text)["database"])
+    except (ValueError, KeyError) as error:
         raise CollectionError(f"{folder / LINK_FILE}: is damaged; delete the folder, it is a cache") from error
 
 

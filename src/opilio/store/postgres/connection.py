@@ -38,7 +38,6 @@ _SPELLING = {
     # The server checks its own indexes.
     r"^REINDEX$": "SELECT 'ok'",
     r"\bx''": "CAST('' AS bytea)",
-    r"\bsqlite_master\b": "(SELECT tablename AS name FROM pg_tables WHERE schemaname = current_schema()) AS tables",
 }
 _WORDS = re.compile("|".join(f"({word})" for word in _SPELLING))
 _SPELLINGS = tuple(_SPELLING.values())

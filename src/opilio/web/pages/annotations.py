@@ -7,8 +7,7 @@ import msgspec
 from opilio.core.errors import CollectionError, QueryError, UsageError
 from opilio.core.records import url_key
 from opilio.core.urls import require_url
-from opilio.search.query import parse_query
-from opilio.search.results import SearchFilters
+from opilio.search.searcher import save_query, saved_filters
 from opilio.store.annotations import (
     MAX_NOTE_CHARS,
     AnnotationChange,
@@ -27,7 +26,6 @@ from opilio.store.annotations import (
     read_tags,
     rename_list,
     require_list,
-    save_search,
     split_tags,
     tags_by_page,
 )
@@ -86,8 +84,7 @@ def _describe(context: AppContext, name: str, search: SavedSearch) -> dict[str, 
     if not fresh.collections:
         raise CollectionError(fresh.problems[0])
     searcher = context.searchers.searcher_for(fresh.collections)
-    filters = msgspec.json.decode(search.filters, type=SearchFilters)
-    values: dict[str, Any] = {"q": search.query, "in": [name], **filter_params(filters)}
+    values: dict[str, Any] = {"q": search.query, "in": [name], **filter_params(saved_filters(search))}
     new = values | {"relevant": values.get("relevant") or "yes", "since": search.seen_at, "sort": "added"}
     return {
         "search": search.name,
@@ -185,9 +182,8 @@ def search_action(context: AppContext, request: PageRequest) -> ActionResult:
         raise UsageError(f"collection: missing; one of {', '.join(context.collections.names)}")
     folder, name = context.collections.folder(collection), values["search"]
     if values["do"] == "save":
-        parse_query(values["q"])
         filters = msgspec.structs.replace(search_filters(context, values), collections=(), added_after=None)
-        save_search(folder, SavedSearch(name, values["q"], msgspec.json.encode(filters).decode(), now, now))
+        save_query(folder, name, values["q"], filters, now)
         message = f"Search {name} saved; its feed lists new relevant pages."
     elif values["do"] == "seen":
         mark_search_seen(folder, name, now)
@@ -222,7 +218,7 @@ ACTIONS = (
         params=(
             Param(name="url", about="The page, or several.", kind="list", required=True),
             Param(name="do", about="What to do.", kind="choice", choices=ANNOTATE_VERBS, required=True),
-            Param(name="value", about="Tags with commas, a note, or the name of a list.", maximum=MAX_NOTE_CHARS),
+            Param(name="value", about="Tags with commas, a note, or the name of a list.", max_chars=MAX_NOTE_CHARS),
             _BACK,
         ),
     ),

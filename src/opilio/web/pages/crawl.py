@@ -25,9 +25,9 @@ from opilio.core.errors import OpilioError, UsageError
 from opilio.engine.commands import send_command
 from opilio.manage.status import agent_cards
 from opilio.store.collection import Collection
-from opilio.store.pages import newest_pages
+from opilio.store.pages import JudgedPage, newest_pages
 from opilio.store.run_tables import EventFilter, EventRow, events_after, newest_events
-from opilio.web.charts import format_time, harvest_curve
+from opilio.web.charts import harvest_curve
 from opilio.web.context import (
     ActionResult,
     ActionRoute,
@@ -44,7 +44,7 @@ from opilio.web.pages.queue import blocked_hosts, error_groups, top_queue_rows
 from opilio.web.processes import launch_crawl, read_log_tail
 from opilio.web.sentences import event_sentence, verdict_sentence
 from opilio.web.stats import ACTIVE_STATES, CollectionStats
-from opilio.web.templating import TemplateRenderer
+from opilio.web.templating import TemplateRenderer, format_time
 
 KINDS = tuple(
     name
@@ -153,19 +153,21 @@ def live_data(context: AppContext, name: str, *, everything: bool) -> dict[str, 
 
 
 def recent_pages(collection: Collection) -> list[dict[str, Any]]:
-    """The pages stored last, with the reason for each verdict in one sentence."""
-    return [
-        {
-            "url": page.url,
-            "host": page.host,
-            "title": page.title,
-            "relevant": page.relevant,
-            "score": round(page.score, 4),
-            "at": page.fetched_at,
-            "reason": verdict_sentence(page.relevant, page.decoded_reasons, bool(page.duplicate_of)),
-        }
-        for page in newest_pages(collection.connection, RECENT_PAGES)
-    ]
+    """The pages stored last."""
+    found = newest_pages(collection.connection, RECENT_PAGES)
+    return [judged_row(page) | {"at": page.fetched_at} for page in found]
+
+
+def judged_row(page: JudgedPage) -> dict[str, Any]:
+    """A page with the reason for its verdict in one sentence."""
+    return {
+        "url": page.url,
+        "host": page.host,
+        "title": page.title,
+        "relevant": page.relevant,
+        "score": round(page.score, 4),
+        "reason": verdict_sentence(page.relevant, page.decoded_reasons, bool(page.duplicate_of)),
+    }
 
 
 def _tables(collection: Collection, stats: CollectionStats) -> dict[str, Any]:

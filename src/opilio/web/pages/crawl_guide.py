@@ -16,18 +16,18 @@ import msgspec
 from opilio.core.errors import SeedError
 from opilio.core.settings import Settings
 from opilio.core.urls import host_of
-from opilio.engine.commands import pending_labels
+from opilio.engine.labels import pending_labels
 from opilio.engine.wiring.seeding import NO_SEED_MESSAGE, with_found_seeds
 from opilio.judge.learned import LabelCalibration
 from opilio.manage.label import label_calibration
 from opilio.store.collection import Collection
-from opilio.store.pages import JudgedPage, doubtful_pages, first_pages, judged_page, kept_scores
-from opilio.store.run_tables import current_label, has_table, label_name, labeled_keys
+from opilio.store.labels import current_label, label_name, labeled_keys
+from opilio.store.pages import doubtful_pages, first_pages, judged_page, kept_scores
 from opilio.text.tokens import url_words
 from opilio.topic.setup import background_frequencies, background_idf, build_vocabulary
 from opilio.topic.topic import build_topic_table, make_topic
 from opilio.web.context import AppContext, PageRequest, PageRoute, PageView, Param
-from opilio.web.sentences import verdict_sentence
+from opilio.web.pages.crawl import judged_row
 from opilio.web.stats import ACTIVE_STATES
 
 TRIAL_PAGES = 20
@@ -113,19 +113,7 @@ def _trial_pages(collection: Collection) -> list[dict[str, Any]]:
     """In the order in which they were fetched, so that a new page does not move the others."""
     db = collection.connection
     found = [(one.key, judged_page(db, one.key)) for one in first_pages(db, TRIAL_PAGES)]
-    return [_trial_row(page, label_name(db, key)) for key, page in found if page is not None]
-
-
-def _trial_row(page: JudgedPage, label: str) -> dict[str, Any]:
-    return {
-        "url": page.url,
-        "host": page.host,
-        "title": page.title,
-        "relevant": page.relevant,
-        "score": round(page.score, 4),
-        "reason": verdict_sentence(page.relevant, page.decoded_reasons, bool(page.duplicate_of)),
-        "label": label,
-    }
+    return [judged_row(page) | {"label": label_name(db, key)} for key, page in found if page is not None]
 
 
 MAX_LABELED = 500  # labelled pages that are passed over
@@ -186,22 +174,9 @@ def _kept_scores(collection: Collection) -> list[float]:
 def _least_sure(collection: Collection, size: int, calibration: LabelCalibration | None) -> list[dict[str, Any]]:
     db = collection.connection
     found = doubtful_pages(db, size + MAX_LABELED, calibration.doubtful_score if calibration else 0.5)
-    labelled = labeled_keys(db, [page.key for page in found]) if has_table(db, "label") else set[int]()
-    return [_row(collection, page.key) for page in found if page.key not in labelled][:size]
-
-
-def _row(collection: Collection, key: int) -> dict[str, Any]:
-    page = judged_page(collection.connection, key)
-    # Read in the same transaction.
-    assert page is not None
-    return {
-        "url": page.url,
-        "host": page.host,
-        "title": page.title,
-        "relevant": page.relevant,
-        "score": round(page.score, 4),
-        "reason": verdict_sentence(page.relevant, page.decoded_reasons),
-    }
+    labelled = labeled_keys(db, [page.key for page in found])
+    shown = [page.key for page in found if page.key not in labelled][:size]
+    return [judged_row(page) for key in shown if (page := judged_page(db, key)) is not None]
 
 
 PAGES = (

@@ -24,7 +24,7 @@ from opilio.frontier.sqlite.queries import (
     state_counts,
 )
 from opilio.store.collection import Collection
-from opilio.store.run_tables import label_name
+from opilio.store.labels import label_name
 from opilio.store.writer import stored_robots
 from opilio.web.collections import UnknownCollectionError
 from opilio.web.context import (
@@ -73,22 +73,23 @@ def show_hosts(context: AppContext, request: PageRequest) -> PageView:
     return PageView(template="hosts.html", data=data, title="Hosts", table_key="hosts")
 
 
-def _rows(collection: Collection, stats: CollectionStats, now: float) -> list[dict[str, Any]]:
-    known = host_summaries(collection.connection)
+def _rows(collection: Collection, stats: CollectionStats, now: float, host: str = "") -> list[dict[str, Any]]:
+    """The facts about all hosts, or about one."""
+    known = host_summaries(collection.connection, host)
     rules = load_host_rules(collection)
     with stats.lock:
         return [
             {
-                "host": host.name,
-                **_host_counts(stats.hosts.get(host.name)),
-                "queued": host.queued,
-                "known": host.known,
-                "delay_s": host.delay_s,
-                "waits_s": round(host.wake_at - now, 1) if host.wake_at > now else 0.0,
-                "banned": host.name in rules.banned_hosts,
-                "boosted": host.name in rules.boosted_hosts,
+                "host": one.name,
+                **_host_counts(stats.hosts.get(one.name)),
+                "queued": one.queued,
+                "known": one.known,
+                "delay_s": one.delay_s,
+                "waits_s": round(one.wake_at - now, 1) if one.wake_at > now else 0.0,
+                "banned": one.name in rules.banned_hosts,
+                "boosted": one.name in rules.boosted_hosts,
             }
-            for host in known
+            for one in known
         ]
 
 
@@ -106,7 +107,7 @@ def _host_counts(one: HostStats | None) -> dict[str, Any]:
 def show_host(context: AppContext, request: PageRequest) -> PageView:
     name = request.values["host"]
     with context.open(request.name) as collection:
-        rows = [row for row in _rows(collection, context.stats(collection), context.clock.now()) if row["host"] == name]
+        rows = _rows(collection, context.stats(collection), context.clock.now(), name)
         if not rows:
             raise UnknownCollectionError(f"'{name[:200]}': unknown host in this collection")
         db, start = collection.connection, (request.values["page"] - 1) * PAGES_PER_HOST_VIEW

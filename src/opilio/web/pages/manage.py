@@ -223,7 +223,7 @@ ACTIONS = (
             ),
             Param(name="title", about="With save: the name shown on cards; empty: the name in the URL."),
             Param(
-                name="notes", about="With save: a note, shown on the card and among the runs.", maximum=MAX_NOTE_CHARS
+                name="notes", about="With save: a note, shown on the card and among the runs.", max_chars=MAX_NOTE_CHARS
             ),
             Param(name="confirm", about="With delete: the name of the collection."),
             Param(name="back", about="The page to show next."),

@@ -24,6 +24,7 @@ from opilio.topic.setup import resolve_settings
 from opilio.web.auth import reject_local_settings
 from opilio.web.collections import ServedCollections, folder_name
 from opilio.web.context import (
+    MAX_TEXT_CHARS,
     ActionResult,
     ActionRoute,
     AppContext,
@@ -211,10 +212,12 @@ def _words(text: str) -> list[str]:
 _PARAMS = (
     Param(name="topic", about="The topic, as a sentence."),
     Param(name="description", about="A longer description."),
-    Param(name="keywords", about="Keywords, one per line, optional weight: wren = 0.8", maximum=200_000),
-    Param(name="seeds", about="URLs to start from, one per line; if empty, engines are queried.", maximum=200_000),
-    Param(name="allow", about="Crawl only these domains or path patterns, one per line.", maximum=200_000),
-    Param(name="deny", about="Exclude these domains or path patterns, one per line.", maximum=200_000),
+    Param(name="keywords", about="Keywords, one per line, optional weight: wren = 0.8", max_chars=MAX_TEXT_CHARS),
+    Param(
+        name="seeds", about="URLs to start from, one per line; if empty, engines are queried.", max_chars=MAX_TEXT_CHARS
+    ),
+    Param(name="allow", about="Crawl only these domains or path patterns, one per line.", max_chars=MAX_TEXT_CHARS),
+    Param(name="deny", about="Exclude these domains or path patterns, one per line.", max_chars=MAX_TEXT_CHARS),
     Param(name="languages", about="Store only pages in these languages: en, de."),
     Param(name="types", about="Store only pages of these media types: text/html, application/pdf."),
     Param(
@@ -243,7 +246,7 @@ _PARAMS = (
         minimum=0,
         maximum=3600,
     ),
-    Param(name="toml", about="Any other settings, as TOML.", maximum=200_000),
+    Param(name="toml", about="Any other settings, as TOML.", max_chars=MAX_TEXT_CHARS),
     Param(
         name="sites",
         about="Any site, or only the sites of the seeds.",

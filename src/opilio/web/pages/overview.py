@@ -16,8 +16,9 @@ from opilio.core.urls import host_of
 from opilio.frontier.postgres.frontier import open_frontier
 from opilio.manage.status import agent_cards, list_agents
 from opilio.store.collection import Collection, collection_exists
+from opilio.store.labels import label_name
 from opilio.store.pages import PAGE_SORTS, ListFilter, count_listed, list_pages
-from opilio.store.run_tables import EventFilter, SeedResult, label_name, newest_events, seed_results
+from opilio.store.run_tables import EventFilter, SeedResult, newest_events, seed_results
 from opilio.web.charts import harvest_curve, sparkline_path
 from opilio.web.context import (
     PAGE_PARAM,

@@ -8,22 +8,21 @@ import msgspec
 import numpy as np
 
 from opilio.core.errors import CollectionError, ParseError, TopicError, UsageError
-from opilio.core.protocols import TOPIC_STATE
 from opilio.core.records import Reason, url_key
-from opilio.engine.commands import LABEL_REASON
+from opilio.engine.labels import LABEL_REASON
 from opilio.manage.label import LABEL_VALUES, LabelRequest, label_pages
 from opilio.manage.pages import page_history
 from opilio.manage.results import LabelReport
+from opilio.manage.topic_editor import current_table
 from opilio.manage.why import why
 from opilio.parse.html import HtmlParser
 from opilio.rank.link_scores import unpack
 from opilio.store.collection import Collection
+from opilio.store.labels import label_name
 from opilio.store.pages import JudgedPage, copies_of, judged_page, page_description, page_details, record_position
-from opilio.store.run_tables import label_name, latest_state
 from opilio.store.versions import links_of
 from opilio.store.warc import RecordPosition, read_record
 from opilio.text.vocabulary import Vocabulary, term_id
-from opilio.topic.evolving import restored_table
 from opilio.web.collections import UnknownCollectionError
 from opilio.web.context import (
     ActionResult,
@@ -39,13 +38,13 @@ from opilio.web.pages.search import similar_pages
 from opilio.web.sentences import score_parts, verdict_sentence
 from opilio.web.templating import url_with_query
 
+LABELS = {**LABEL_VALUES, "undo": None}
 _WORD = re.compile(r"\w[\w'’-]*")
 
 
 def topic_stems(collection: Collection) -> dict[str, float]:
     """The topic's stems with their current weights."""
-    table = restored_table(latest_state(collection.connection, TOPIC_STATE))
-    return {word: k.weight for k in reversed(table.keywords) for word in k.stem.split()}
+    return {word: k.weight for k in reversed(current_table(collection).keywords) for word in k.stem.split()}
 
 
 def highlight_terms(text: str, stems: dict[str, float]) -> list[dict[str, Any]]:
@@ -149,7 +148,7 @@ def _links(collection: Collection, key: int) -> list[dict[str, Any]]:
 def label_pages_action(context: AppContext, request: PageRequest) -> ActionResult:
     """Label pages; verdicts, models and queue follow."""
     folder, urls = context.collections.folder(request.name), request.values["url"]
-    relevant = {**LABEL_VALUES, "undo": None}[request.values["is"]]
+    relevant = LABELS[request.values["is"]]
     if not urls:
         raise UsageError("url: missing (one page or several)")
     given = [LabelRequest(url, relevant, request.name) for url in urls]
@@ -167,7 +166,7 @@ def label_pages_action(context: AppContext, request: PageRequest) -> ActionResul
 
 def _verdicts(context: AppContext, request: PageRequest) -> list[dict[str, Any]]:
     """The labelled pages with their verdicts. A running crawl applies the label later; it counts at once."""
-    label = {**LABEL_VALUES, "undo": None}[request.values["is"]]
+    label = LABELS[request.values["is"]]
     with context.open(request.name) as collection:
         pages = [judged_page(collection.connection, url_key(url)) for url in request.values["url"]]
     return [_verdict(page, label) for page in pages if page is not None]
@@ -211,7 +210,7 @@ ACTIONS = (
         about="Say whether pages are on the topic; judge and ranker learn it, and the queue is scored again.",
         params=(
             Param(name="url", about="The page, or several.", kind="list", required=True),
-            Param(name="is", about="What it is.", kind="choice", choices=(*LABEL_VALUES, "undo"), required=True),
+            Param(name="is", about="What it is.", kind="choice", choices=tuple(LABELS), required=True),
             Param(name="back", about="The page a browser goes to next."),
         ),
     ),

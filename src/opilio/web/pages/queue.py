@@ -26,11 +26,10 @@ from opilio.manage.topic_editor import apply_pending_commands
 from opilio.manage.why import explain_empty_crawl
 from opilio.rank.link_scores import unpack
 from opilio.store.collection import Collection
-from opilio.store.connection import CRAWL_COMMAND
-from opilio.store.maintain.integrity import stored_counts
 from opilio.store.pages import current_page, first_fetched_at
 from opilio.store.run_tables import first_event_at
 from opilio.store.versions import links_of
+from opilio.store.writer import stored_counts
 from opilio.web.charts import histogram
 from opilio.web.context import (
     PAGE_PARAM,
@@ -43,7 +42,7 @@ from opilio.web.context import (
     PageView,
     Param,
 )
-from opilio.web.sentences import failure_cause, failure_words
+from opilio.web.sentences import failure_cause, failure_words, when_applied
 from opilio.web.stats import CollectionStats
 
 MAX_SCORE_SAMPLE = 200_000  # scores in the histogram
@@ -122,10 +121,7 @@ def send_command_action(context: AppContext, request: PageRequest) -> ActionResu
     data = {"delay": str(request.values["seconds"]), "retry": request.values["cause"]}.get(word, "").encode()
     send_command(folder, word, context.clock.now(), target, data)
     writer = apply_pending_commands(folder, context.clock.now())
-    applied = "Resume the crawl to fetch them." if word == "retry" else "Applied."
-    when = {"": applied, CRAWL_COMMAND: "The running crawl applies it in a moment."}.get(
-        writer, "The next crawl applies it."
-    )
+    when = when_applied(writer, "Resume the crawl to fetch them." if word == "retry" else "Applied.")
     effect = {
         "ban": f"{target}: host banned",
         "exclude": f"{target}: matching URLs excluded",

@@ -1,5 +1,7 @@
 """Search over all collections: hits with matches marked, facets, a suggested spelling; and subtopics to browse."""
 
+from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import msgspec
@@ -7,7 +9,7 @@ import msgspec
 from opilio.core.errors import CollectionError, QueryError, UsageError
 from opilio.search.candidates import MAX_PAGE_SIZE
 from opilio.search.results import SORT_ORDERS, SearchFilters, SearchHit, SearchResults
-from opilio.store.run_tables import label_name
+from opilio.store.labels import label_name
 from opilio.web.context import PAGE_PARAM, AppContext, PageRequest, PageRoute, PageView, Param
 from opilio.web.templating import MAX_TIME, format_day, url_of_format, url_with_query
 
@@ -21,6 +23,7 @@ CHIP_NAMES = {"polarity": "tone"}
 
 
 def show_search(context: AppContext, request: PageRequest) -> PageView:
+    context.limit_searches(request.client)
     values = request.values
     data: dict[str, Any] = {"query": values["q"], "values": values, "names": context.collections.names}
     if not context.collections.folders:
@@ -48,7 +51,7 @@ def show_search(context: AppContext, request: PageRequest) -> PageView:
         "suggestion": results.suggestion,
         "notes": [*results.notes, *problems],
         "waiting": fresh.pages_behind,
-        "hits": (hits := [hit_data(hit) | {"label": label_of_hit(context, hit)} for hit in results.hits]),
+        "hits": (hits := _labelled_hits(context, results.hits)),
         "_groups": _group_by_host(hits, (results.page - 1) * results.size),
         "_chips": _chips(values),
         "facets": _facets(results, values),
@@ -97,10 +100,15 @@ def hit_data(hit: SearchHit) -> dict[str, Any]:
     return row | {"_title": hit.title, "_snippet": hit.snippet}
 
 
-def label_of_hit(context: AppContext, hit: SearchHit) -> str:
-    """The user's label in the collection whose buttons are shown beside the hit."""
-    with context.open(hit.collections[0]) as collection:
-        return label_name(collection.connection, hit.key)
+def _labelled_hits(context: AppContext, hits: Sequence[SearchHit]) -> list[dict[str, Any]]:
+    """The hits, each with the user's label in the collection whose buttons are shown beside it."""
+    with ExitStack() as opened:
+        collections = {
+            name: opened.enter_context(context.open(name)) for name in dict.fromkeys(hit.collections[0] for hit in hits)
+        }
+        return [
+            hit_data(hit) | {"label": label_name(collections[hit.collections[0]].connection, hit.key)} for hit in hits
+        ]
 
 
 def _group_by_host(hits: list[dict[str, Any]], before: int) -> list[dict[str, Any]]:

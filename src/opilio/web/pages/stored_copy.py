@@ -23,7 +23,7 @@ from opilio.parse.encoding import ContentKind, declared_encoding, detect_kind
 from opilio.parse.extract import extract_content
 from opilio.search.snippet import Highlighter, query_highlighter
 from opilio.store.collection import Collection
-from opilio.store.run_tables import label_name
+from opilio.store.labels import label_name
 from opilio.store.versions import PageVersion, follow_moves, list_versions, read_stored_response
 from opilio.web.auth import POLICY
 from opilio.web.collections import UnknownCollectionError

@@ -23,6 +23,7 @@ from opilio.store.collection import Collection
 from opilio.store.connection import CRAWL_COMMAND
 from opilio.topic.topic import Topic
 from opilio.web.context import (
+    MAX_TEXT_CHARS,
     ActionResult,
     ActionRoute,
     AppContext,
@@ -32,6 +33,7 @@ from opilio.web.context import (
     Param,
     parse_toml,
 )
+from opilio.web.sentences import when_applied
 
 FIELDS = ("description", "keywords", "contexts", "genres", "dewey")
 EXCERPT = 120
@@ -107,9 +109,7 @@ def edit_topic(context: AppContext, request: PageRequest) -> PageView | ActionRe
             data["history"] = _history(context, request.name)
             return PageView(template="topic.html", data=data, title="Topic: preview", table_key="keywords")
     writer = save_topic(context.collections.folder(request.name), new, context.clock.now())
-    known = {"": "Applied.", CRAWL_COMMAND: "The running crawl applies it in a moment."}
-    when = known.get(writer, "The next crawl applies it.")
-    message = f"Saved: {len(new.table)} keywords. {when} Pages judged earlier keep their verdicts."
+    message = f"Saved: {len(new.table)} keywords. {when_applied(writer)} Pages judged earlier keep their verdicts."
     return ActionResult(
         message=message,
         redirect_to=f"/c/{request.name}/topic",
@@ -200,7 +200,6 @@ def _examples(collection: Collection, now: tuple[Any, ...], values: dict[str, An
     return [*kept, pasted] if pasted else kept
 
 
-_MAX_TEXT_CHARS = 200_000
 PAGES = (
     PageRoute(
         path="/c/{name}/topic",
@@ -215,12 +214,12 @@ ACTIONS = (
         about="Preview a changed topic on known pages, or save it.",
         params=(
             Param(name="do", about="What to do.", kind="choice", choices=("preview", "save"), required=True),
-            Param(name="toml", about="The topic as TOML, instead of the fields.", maximum=_MAX_TEXT_CHARS),
-            Param(name="description", about="Description of the topic.", maximum=_MAX_TEXT_CHARS),
-            Param(name="keywords", about="Keywords, one per line, optional weight", maximum=_MAX_TEXT_CHARS),
-            Param(name="contexts", about="Words of meanings to exclude, one per line.", maximum=_MAX_TEXT_CHARS),
+            Param(name="toml", about="The topic as TOML, instead of the fields.", max_chars=MAX_TEXT_CHARS),
+            Param(name="description", about="Description of the topic.", max_chars=MAX_TEXT_CHARS),
+            Param(name="keywords", about="Keywords, one per line, optional weight", max_chars=MAX_TEXT_CHARS),
+            Param(name="contexts", about="Words of meanings to exclude, one per line.", max_chars=MAX_TEXT_CHARS),
             Param(name="genres", about="Wanted genres.", kind="list"),
-            Param(name="dewey", about="Dewey classes, one per line.", maximum=_MAX_TEXT_CHARS),
+            Param(name="dewey", about="Dewey classes, one per line.", max_chars=MAX_TEXT_CHARS),
             Param(name="keeps", about="1: `keep` lists the added words to keep.", kind="flag", default=False),
             Param(name="keep", about="Stems added by the crawl to keep.", kind="list"),
             *(
@@ -228,8 +227,8 @@ ACTIONS = (
                 for kind in ("positive", "negative")
                 for param in (
                     Param(name=f"drop_{kind}", about="Numbers of examples to remove.", kind="list"),
-                    Param(name=f"add_{kind}", about="URLs of stored pages, one per line.", maximum=_MAX_TEXT_CHARS),
-                    Param(name=f"text_{kind}", about="An example text.", maximum=_MAX_TEXT_CHARS),
+                    Param(name=f"add_{kind}", about="URLs of stored pages, one per line.", max_chars=MAX_TEXT_CHARS),
+                    Param(name=f"text_{kind}", about="An example text.", max_chars=MAX_TEXT_CHARS),
                 )
             ),
         ),
