@@ -1,8 +1,7 @@
-"""Pages as they are, damaged in every way we could think of: still pages, in bounded time, and their promises hold."""
+"""Pages as they are, damaged in every way we could think of: still pages, and their promises hold."""
 
 import pydoc
 import random
-import time
 from functools import cache
 
 import pytest
@@ -46,9 +45,6 @@ SCRAPS = (
     b"&#4;",
     b"<svg>",
 )
-
-
-MOST_S = 5.0  # of the processor, for one page of some ten thousand bytes; usual are a few milliseconds
 
 
 @cache
@@ -106,13 +102,10 @@ def test_damaged_page_gives_page_or_parse_error(parser: Parser, seed: int) -> No
     draw = random.Random(seed)
     for _ in range(20):
         body = damaged(draw) if draw.random() < 0.8 else draw.randbytes(draw.randrange(20_000))
-        began = time.process_time()
         try:
             page = parser.parse(answer(body, draw.choice(CONTENT_TYPES)))
         except ParseError as error:
             assert str(error).startswith("content-type")
             continue
-        finally:
-            assert time.process_time() - began < MOST_S
         check_page(page)
         assert len(page.flow) <= 4 * len(body)

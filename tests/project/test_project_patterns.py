@@ -3,15 +3,13 @@
 The patterns are found in the modules and in the calls of their source, so a new one is tested without being listed.
 Patterns that are composed when the program runs can't be found; `COMPOSED` says why each is harmless. Hostile inputs
 are derived from each pattern: examples of what it matches, with and without what is optional, cut off at every
-position, repeated, or with their last character repeated. The time for an input is compared with the time for one four
-times as long: linear patterns take four times as long, quadratic ones sixteen times.
+position, repeated, or with their last character repeated. `checks.growth` tells linear from quadratic.
 """
 
 import ast
 import importlib
 import pkgutil
 import re
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -22,12 +20,10 @@ from typing import Any
 import pytest
 
 import opilio
+from checks.growth import TOO_STEEP, growth
 from opilio.parse.documents.pdf import LinkPlacement, PageLink
 from opilio.text.tokens import tokenize_bytes
 
-TOO_STEEP = 9.0  # between linear (4) and quadratic (16)
-LENGTH = 12_000
-MEASURABLE_S = 0.01  # a linear pattern needs less for an input of that length, a quadratic one far more
 # Their patterns read what the user writes, or pages that the lab generated.
 TRUSTED_INPUT = ("opilio.cli", "opilio.lab", "opilio.testing")
 # Patterns that compare parts of one URL, which has at most 2,000 characters, or read the schema of a collection.
@@ -154,22 +150,6 @@ def _repeat(part: str, between: str, length: int) -> str:
 
 def _prolong(start: str, end: str, length: int) -> str:
     return start + start[-1] * length + end
-
-
-def growth(run: Callable[[Any], object], make: Callable[[int], Any]) -> float:
-    """How much longer an input takes than one of a fourth of its length; 1 if it is too quick to be measured."""
-    long = make(LENGTH)
-    first_s = _seconds(run, long)
-    if first_s < MEASURABLE_S:
-        return 1.0
-    short = make(LENGTH // 4)
-    return min(first_s, _seconds(run, long)) / max(1e-9, min(_seconds(run, short) for _ in range(5)))
-
-
-def _seconds(run: Callable[[Any], object], text: Any) -> float:
-    started = time.process_time()
-    run(text)
-    return time.process_time() - started
 
 
 def steepest(pattern: re.Pattern[Any], method: str) -> tuple[float, str]:
