@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,8 +27,8 @@ class RecordedDisplay:
     def open(self) -> None:
         self.shown.clear()
 
-    def show(self, figures: Figures) -> None:
-        self.shown.append(dict(figures))
+    def show(self, figures: Callable[[], Figures]) -> None:
+        self.shown.append(dict(figures()))
 
     def print_line(self, line: str) -> None:
         self.lines.append(line)
@@ -92,7 +93,14 @@ def test_figures_are_shown_after_every_event_and_at_the_end() -> None:
 def test_lines_come_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
     clock = SteppedClock()
     display = LineDisplay(clock)
+    computed = []
+
+    def figures() -> Figures:
+        computed.append(clock.seconds)
+        return [("pages", f"{clock.seconds:.0f}")]
+
     for second in range(25):
         clock.seconds = second
-        display.show([("pages", str(second))])
+        display.show(figures)
     assert capsys.readouterr().err.split() == ["pages:", "10", "pages:", "20"]
+    assert computed == [10, 20]

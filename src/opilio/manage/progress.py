@@ -6,7 +6,7 @@ That is a live panel in a terminal, a table in a notebook's cell, or plain lines
 import os
 import sys
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from types import TracebackType
 from typing import Any, Protocol
@@ -23,6 +23,7 @@ from opilio.core.records import Outcome, PageChange
 # Pages that the current harvest is counted over.
 WINDOW = 500
 PRINT_INTERVAL_S = 10.0  # between two plain lines
+PANEL_INTERVAL_S = 0.25  # between two updates of the panel
 NOTEBOOK_INTERVAL_S = 1.0  # between two updates of a cell
 # Names and values, in the order they are shown.
 Figures = Sequence[tuple[str, str]]
@@ -33,7 +34,10 @@ class ProgressDisplay(Protocol):
     """Shows the figures of a crawl until it is closed."""
 
     def open(self) -> None: ...
-    def show(self, figures: Figures) -> None: ...
+    def show(self, figures: Callable[[], Figures]) -> None:
+        """Called at each event: a display computes the figures only when it shows them."""
+        ...
+
     def print_line(self, line: str) -> None: ...
     def close(self, figures: Figures) -> None: ...
 
@@ -44,7 +48,7 @@ class HiddenDisplay:
     def open(self) -> None:
         pass
 
-    def show(self, figures: Figures) -> None:
+    def show(self, figures: Callable[[], Figures]) -> None:
         pass
 
     def print_line(self, line: str) -> None:
@@ -65,10 +69,10 @@ class LineDisplay:
     def open(self) -> None:
         pass
 
-    def show(self, figures: Figures) -> None:
+    def show(self, figures: Callable[[], Figures]) -> None:
         if self._clock.now() - self._printed_at >= PRINT_INTERVAL_S:
             self._printed_at = self._clock.now()
-            self.print_line(format_line(figures))
+            self.print_line(format_line(figures()))
 
     def print_line(self, line: str) -> None:
         self._console.print(line, markup=False)
@@ -80,20 +84,24 @@ class LineDisplay:
 class LiveDisplay:
     """A panel that a terminal redraws in place."""
 
-    def __init__(self) -> None:
-        self._live = Live(console=_stderr_console(), refresh_per_second=4, transient=False)
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._shown_at = clock.now()
+        self._live = Live(console=_stderr_console(), auto_refresh=False, transient=False)
 
     def open(self) -> None:
         self._live.start()
 
-    def show(self, figures: Figures) -> None:
-        self._live.update(_panel(figures))
+    def show(self, figures: Callable[[], Figures]) -> None:
+        if self._clock.now() - self._shown_at >= PANEL_INTERVAL_S:
+            self._shown_at = self._clock.now()
+            self._live.update(_panel(figures()), refresh=True)
 
     def print_line(self, line: str) -> None:
         self._live.console.print(line, markup=False)
 
     def close(self, figures: Figures) -> None:
-        self._live.update(_panel(figures))
+        self._live.update(_panel(figures), refresh=True)
         self._live.stop()
 
 
@@ -109,10 +117,10 @@ class NotebookDisplay:
         ipython: Any = import_module("IPython.display")
         self._handle = ipython.display(_mime_bundle([("pages", "0")]), raw=True, display_id=True)
 
-    def show(self, figures: Figures) -> None:
+    def show(self, figures: Callable[[], Figures]) -> None:
         if self._clock.now() - self._shown_at >= NOTEBOOK_INTERVAL_S:
             self._shown_at = self._clock.now()
-            self._handle.update(_mime_bundle(figures), raw=True)
+            self._handle.update(_mime_bundle(figures()), raw=True)
 
     def print_line(self, line: str) -> None:
         sys.stderr.write(f"{line}\n")
@@ -128,7 +136,7 @@ def choose_display(clock: Clock, *, quiet: bool) -> ProgressDisplay:
     if in_notebook():
         return NotebookDisplay(clock)
     if sys.stderr.isatty() and not needs_plain_output(os.environ):
-        return LiveDisplay()
+        return LiveDisplay(clock)
     return LineDisplay(clock)
 
 
@@ -221,7 +229,7 @@ class CrawlProgress:
         elif isinstance(event, SeedsFound):
             problems = "".join(f"; {problem}" for problem in event.problems)
             self.print_line(f'queue empty, asked search engines for "{event.query}": {event.new} new seeds{problems}')
-        self._display.show(self.figures)
+        self._display.show(lambda: self.figures)
 
     def _count(self, outcome: Outcome) -> None:
         self._hosts.add(outcome.lead.host)

@@ -1,6 +1,7 @@
 """What waste control knows about hosts: their places, what was fetched from each, and the population of all hosts."""
 
 from collections import deque
+from functools import lru_cache
 from math import exp, lgamma, log
 
 import msgspec
@@ -205,6 +206,7 @@ def places_of(url: str) -> tuple[str, list[str]]:
     return host, places
 
 
+@lru_cache(maxsize=4096)
 def domain_of(host: str) -> str:
     """About the registrable domain of a host: its last two labels, three where the last ones look like `co.uk`.
 

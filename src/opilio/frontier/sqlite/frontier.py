@@ -55,6 +55,8 @@ class SqliteFrontier:
 
     def add(self, leads: Sequence[Lead], now: float) -> AddResult:
         """Offer links. Known ones are merged, new ones queued, refused ones recorded with the reason."""
+        if not leads:
+            return AddResult()
         tables = self._current_tables()
         added = BatchAdder(tables, self._policy, now).add(leads)
         tables.urls.write_pending(tables.cache.rotate())
