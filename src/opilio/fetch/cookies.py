@@ -7,6 +7,7 @@ of them, a response that sets 50 took 50 ms of the event loop (measured).
 
 import zlib
 from collections.abc import Sequence
+from functools import lru_cache
 
 import pycurl
 
@@ -28,7 +29,7 @@ class CookieJars:
 
     def use(self, handle: pycurl.Curl, url: str) -> None:
         """Give a handle, which may have another jar, that of the host."""
-        number = _jar_of(url)
+        number = _jar_of(host_of(url))
         if number not in self._jars:
             self._jars[number] = pycurl.CurlShare()
             self._jars[number].setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_COOKIE)
@@ -37,7 +38,7 @@ class CookieJars:
 
     def add(self, handle: pycurl.Curl, url: str, headers: Sequence[tuple[str, str]]) -> None:
         """Count the cookies that a response set, and empty the jar if it is full."""
-        number = _jar_of(url)
+        number = _jar_of(host_of(url))
         values = [value for name, value in headers if name.lower() == "set-cookie"]
         self._counts[number] = self._counts.get(number, 0) + len(values)
         self._bytes[number] = self._bytes.get(number, 0) + sum(len(value) + _OVERHEAD_BYTES for value in values)
@@ -46,7 +47,8 @@ class CookieJars:
             handle.setopt(pycurl.COOKIELIST, "ALL")
 
 
-def _jar_of(url: str) -> int:
+@lru_cache(maxsize=4096)
+def _jar_of(host: str) -> int:
     """The number of a jar, by the last two labels of the host: no cookie is for more hosts than these."""
-    labels = host_of(url).partition(":")[0].split(".")
+    labels = host.partition(":")[0].split(".")
     return zlib.crc32(".".join(labels[-2:]).encode()) % JARS

@@ -237,6 +237,8 @@ class SqliteFrontier:
 
     def revive(self, urls: Sequence[tuple[str, int]], urgency: float = 1.0) -> int:
         """Queue known (host, key) URLs in front of all others, done and failed ones once more; how many are queued."""
+        if not urls:
+            return 0
         tables = self._current_tables()
         revived = tables.urls.requeue(tables.not_in_flight(urls), urgency, Tier.REVISIT)
         for _, key, _ in revived:
@@ -257,6 +259,8 @@ class SqliteFrontier:
 
     def set_tier(self, urls: Sequence[tuple[str, int]], tier: int) -> int:
         """Move queued (host, key) URLs to a higher tier; how many moved."""
+        if not urls:
+            return 0
         tables = self._current_tables()
         rows: list[tuple[float, float, float | None, int, int, int]] = []
         for key, known in tables.urls.load(tables.not_in_flight(urls)):
