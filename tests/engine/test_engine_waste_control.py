@@ -96,6 +96,49 @@ def test_place_that_yields_nothing_is_given_up_with_a_reason() -> None:
     assert about.state is UrlState.QUEUED
 
 
+@pytest.mark.parametrize(
+    ("waste", "kept", "pattern"),
+    [
+        ("{page}?from={n}&print=1", "{page}?lang=en", "*://good.example/*[?&;]print=*"),
+        ("{page};sid={n}?visit={n}", "{page}", "*://good.example/*[?&;]visit=*"),
+        ("{host}/a/b/diary/2031-{n}", "{host}/a/b/diary/about", "*://good.example/a/b/diary/[0-9]*-[0-9]*"),
+        ("{host}/list?q={n}&colour={n}", "{host}/list/1", "*://good.example/list[?]*"),
+    ],
+)
+def test_pattern_of_urls_among_good_pages_is_given_up(waste: str, kept: str, pattern: str) -> None:
+    crawl = Crawl()
+    crawl.fetch_good(40)
+    host = "http://good.example"
+    for n in range(40):
+        page = f"{host}/a/b/{n}"
+        crawl.fetch(outcome(page, relevant=n % 2 == 0), outcome(waste.format(host=host, page=page, n=n)))
+    assert crawl.patterns == [pattern]
+    assert crawl.monitor.refusal_reason(waste.format(host=host, page=f"{host}/c/77", n=7777))
+    assert not crawl.monitor.refusal_reason(kept.format(host=host, page=f"{host}/a/b/77"))
+    assert not crawl.monitor.refusal_reason(f"{host}/a/b/78")
+
+
+def test_parameter_that_brings_relevant_pages_is_kept() -> None:
+    crawl = Crawl()
+    crawl.fetch_good(40)
+    for n in range(60):
+        crawl.fetch(outcome(f"http://shop.example/?item={n}&colour=3", relevant=n % 5 == 0))
+    assert crawl.patterns == []
+
+
+def test_only_urls_of_the_pattern_are_dropped() -> None:
+    crawl = Crawl()
+    crawl.fetch_good(40)
+    waiting = {"http://good.example/x/day-7": False, "http://good.example/x/day-7-in-the-field": True}
+    crawl.frontier.add([lead(url) for url in waiting], 0.0)
+    for n in range(40):
+        good, day = outcome(f"http://good.example/x/{n}/a", relevant=n % 2 == 0), f"http://good.example/x/day-{n}"
+        crawl.fetch(good, outcome(day))
+    assert crawl.patterns == ["*://good.example/x/day-[0-9]*"]
+    states = {url: crawl.frontier.entry("good.example", url_key(url)) for url in waiting}
+    assert {url: e is not None and e.state is UrlState.QUEUED for url, e in states.items()} == waiting
+
+
 def test_copies_take_fewer_fetches() -> None:
     crawl, copies = Crawl(), Crawl()
     for each in (crawl, copies):
@@ -325,6 +368,18 @@ def test_memory_is_bounded() -> None:
         crawl.monitor.refusal_reason(url)
         crawl.fetch(outcome(url))
     assert len(crawl.monitor._hosts) == len(crawl.monitor._domains) == 10
+
+
+def test_places_fetched_once_give_way_to_others() -> None:
+    crawl = Crawl()
+    for n in range(1_200):
+        crawl.fetch(outcome(f"http://good.example/d{n}/x", relevant=n % 2 == 0))
+    site = crawl.monitor._hosts["good.example"]
+    assert len(site.places) <= 1_000
+    for n in range(40):
+        page = f"http://good.example/e{n}/"
+        crawl.fetch(outcome(page, relevant=n % 2 == 0), outcome(f"{page}?print=1"))
+    assert crawl.patterns == ["*://good.example/*[?&;]print=*"]
 
 
 @pytest.mark.slow

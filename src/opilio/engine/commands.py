@@ -6,6 +6,7 @@ for the crawl that runs. No process talks to another: a command is a row that th
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import msgspec
@@ -127,7 +128,7 @@ class CommandInbox:
     def _exclude(self, pattern: str, _data: bytes, _now: float) -> list[Event]:
         self._targets.host_rules.apply("exclude", pattern)
         for host in hosts_with_queue(self._targets.collection.connection):
-            self._targets.frontier.drop_host(host, EXCLUDED_REASON, pattern)
+            self._targets.frontier.drop_host(host, EXCLUDED_REASON, lambda url: fnmatchcase(url, pattern))
         return []
 
     def _delay(self, host: str, data: bytes, _now: float) -> list[Event]:

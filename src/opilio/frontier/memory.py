@@ -7,7 +7,6 @@ Heaps are cleaned lazily: an entry counts only while it agrees with its host or 
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from fnmatch import fnmatchcase
 from itertools import islice
 
 from msgspec.structs import replace
@@ -25,6 +24,7 @@ from opilio.frontier.policy import (
     Patience,
     QueuePosition,
     QueueTime,
+    any_url,
     finite_or_zero,
     first_position,
     merge_link,
@@ -178,12 +178,12 @@ class MemoryFrontier:
         """Set the delay of a host (Crawl-delay, back-off): returned with its leases, used by `recover`."""
         self._tables.host(host).delay_s = delay_s
 
-    def drop_host(self, host: str, reason: str, pattern: str = "*") -> int:
-        """Drop URLs queued at a host that match `pattern`, except those in flight."""
+    def drop_host(self, host: str, reason: str, matches: Callable[[str], bool] = any_url) -> int:
+        """Drop URLs queued at a host that match, except those in flight."""
         known = self._tables.hosts.get(host)
         if known is None:
             return 0
-        return self._tables.drop([url for url in known.urls.values() if fnmatchcase(url.lead.url, pattern)], reason)
+        return self._tables.drop([url for url in known.urls.values() if matches(url.lead.url)], reason)
 
     def drop_refused(self, refusal_reason: Callable[[str], str]) -> int:
         """Drop queued URLs for which there is a reason; how many."""

@@ -315,6 +315,11 @@ class FrontierLimits(msgspec.Struct, frozen=True, kw_only=True):
         return self.queued // 16
 
 
+def any_url(_url: str) -> bool:
+    """Match every URL."""
+    return True
+
+
 def refuse_nothing(*_: object) -> str:
     """Refuse no URL."""
     return ""

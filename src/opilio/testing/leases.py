@@ -311,7 +311,7 @@ class LeaseChecks:
         frontier = queued(make(PLAIN), lead("x", 0.9), lead("y", 0.2), lead("z", 0.3))
         (lease,) = frontier.lease(0.0, 1, 1, 60.0)
         assert frontier.complete(lease, landed(lease), 1000.0)
-        frontier.drop_host("a.example", "unreachable", "*y")
+        frontier.drop_host("a.example", "unreachable", lambda url: url.endswith("y"))
         frontier.drop_host("a.example", "robots")
         assert frontier.reopen_host("unknown.example", "unreachable", 5.0) == 0
         assert frontier.reopen_host("a.example", "unreachable", 5.0) == 1

@@ -1,5 +1,6 @@
 """What waste control knows about hosts: their places, what was fetched from each, and the population of all hosts."""
 
+import re
 from collections import deque
 from functools import lru_cache
 from math import exp, lgamma, log
@@ -148,6 +149,17 @@ class HostYield:
         # Of its last relevant pages.
         self.recent_terms: deque[frozenset[int]] = deque(maxlen=4)
 
+    def place(self, name: str, most: int) -> Place | None:
+        """A place, created if it is new; None if there are too many that were fetched from more than once."""
+        place = self.places.get(name)
+        if place is None:
+            if len(self.places) >= most:
+                self.places = {name: place for name, place in self.places.items() if place.tries > 1}
+                if len(self.places) > most // 2:
+                    return None
+            place = self.places[name] = Place()
+        return place
+
 
 class DomainYield:
     """What was fetched from the hosts of a domain through links between them."""
@@ -179,26 +191,46 @@ class GivenUpPlace(msgspec.Struct):
 
     @property
     def pattern(self) -> str:
-        """A glob of its URLs."""
-        if self.place == WHOLE_HOST:
-            return f"*://{self.host}/*"
-        escaped = "".join(f"[{c}]" if c in "*?[" else c for c in self.place)
-        # "#/" stands for a directory whose name is a number.
-        return f"*://{self.host}{escaped.replace('#/', '[0-9]*/')}*"
+        """A glob of its URLs, for readers: `[0-9]*` stands for a number."""
+        escaped = "".join(f"[{c}]" if c in "*?[" else c for c in self.place).replace("#", "[0-9]*")
+        if self.place.startswith(_PARAMETER):
+            return f"*://{self.host}/*[?&;]{escaped.removeprefix('[?]')}*"
+        if self.place.startswith(_SHAPE):
+            return f"*://{self.host}{escaped.removeprefix(_SHAPE)}"
+        return f"*://{self.host}{escaped or '/'}*"
+
+    def contains(self, url: str) -> bool:
+        """Does this URL of its host, or of a host of its domain, belong to it?"""
+        return self.place in places_of(url)[1]
+
+
+# The first characters of names of places.
+_PARAMETER, _SHAPE = "?", "="
+_NUMBER = re.compile(r"\d+")
+_MAX_PARAMETERS = 6  # of one URL
+_MAX_NAME_LENGTH = 40
 
 
 def places_of(url: str) -> tuple[str, list[str]]:
-    """The host of a URL and its places there, the widest first.
+    """The host of a URL and its places there, in the reverse order in which they are considered.
+
+    They are its path with `#` for each number, the parameters of its query, the host, its first two directories, and
+    its path with any query. Patterns are considered last: they are for traps among the good pages of a host.
 
     >>> places_of("http://a.example/events/2026/5?day=3")
-    ('a.example', ['', '/events/', '/events/#/', '/events/2026/5?'])
+    ('a.example', ['=/events/#/#', '?day=', '', '/events/', '/events/#/', '/events/2026/5?'])
     """
     host, slash, rest = url.partition("://")[2].partition("/")
-    path, mark, _ = rest.partition("?")
-    places = [WHOLE_HOST]
-    folders = path.split("/")[:-1]
+    path, mark, query = rest.partition("?")
+    shape = _NUMBER.sub("#", path)
+    places = [f"{_SHAPE}/{shape}"] if shape != path else []
+    if mark:
+        parameters = query.replace(";", "&").split("&")[:_MAX_PARAMETERS]
+        names = {_NUMBER.sub("#", part.partition("=")[0][:_MAX_NAME_LENGTH]): None for part in parameters}
+        places += [f"{_PARAMETER}{name}=" for name in names if name]
+    places.append(WHOLE_HOST)
     prefix = slash
-    for folder in folders[:2]:
+    for folder in path.split("/")[:-1][:2]:
         prefix += "#/" if folder.isdecimal() else folder + "/"
         places.append(prefix)
     if mark:

@@ -1,12 +1,13 @@
 """Waste control: the share of a host in the budget follows what it yields.
 
-Every fetch is counted for its places: its host, its first two directories, and its path if it has a query. A fetch is a
-hit if it brings a new relevant page; a place also gets credit for relevant pages elsewhere that it links or redirects
-to, so listings and hubs are not traps. For each place a CUSUM test compares two rates: half of what productive hosts
-yield at present, and a tenth of it. When the evidence for the lower one suffices, the place is given up: its queued
-URLs are dropped and new ones are refused. After some hundred fetches elsewhere its best URLs are tried again, and one
-hit admits all of them. Copies and soft 404s count double, and so do pages that repeat the words of the pages before,
-where other places have relevant pages in words of their own.
+Every fetch is counted for its places (`places_of`): host, directories, and patterns of URLs, such as those with a
+certain parameter or those that differ only in numbers. A fetch is a hit if it brings a new relevant page; a place also
+gets credit for relevant pages elsewhere that it links or redirects to, so listings and hubs are not traps. For each
+place a CUSUM test compares two rates: half of what productive hosts yield at present, and a tenth of it. When the
+evidence for the lower one suffices, the place is given up: its queued URLs are dropped and new ones are refused. After
+some hundred fetches elsewhere its best URLs are tried again, and one hit admits all of them. Copies and soft 404s count
+double, and so do pages that repeat the words of the pages before, where other places have relevant pages in words of
+their own.
 
 A host that leads to ever new sub-domains has no place that is fetched often. So fetches that come from a link between
 hosts of the same domain also count for the domain, which is given up in the same way. Links from elsewhere do not count
@@ -24,6 +25,7 @@ Memory is bounded, and an ordinary page costs a few microseconds.
 from collections.abc import Collection as AnyCollection
 from collections.abc import Iterator, Sequence
 from math import log
+from typing import NamedTuple
 
 import numpy as np
 
@@ -49,6 +51,14 @@ _IDLE_FACTOR = 10
 _MAX_PLACES = 1_000  # of one host; also hosts of one domain
 # Pages and redirects that may still get credit.
 _MAX_SOURCES = 20_000
+
+
+class _PoorPlace(NamedTuple):
+    """A place that should be given up. `overlapping`: the places of one of its URLs."""
+
+    host: str
+    name: str
+    overlapping: Sequence[str] = ()
 
 
 class YieldMonitor:
@@ -96,16 +106,16 @@ class YieldMonitor:
         events: list[Event] = []
         for outcome in outcomes:
             poor = self._record(outcome)
-            if poor is not None and not any(host in protected for host in self._hosts_of(poor[0])):
-                events += [self._give_up(*poor, frontier, now)]
+            if poor is not None and not any(host in protected for host in self._hosts_of(poor.host)):
+                events += [self._give_up(poor, frontier, now)]
         events += [self._admit(place, frontier, now) for place in self._admitted]
         self._admitted.clear()
         if self._given_up:
             events += self._start_trials(frontier, now)
         return events
 
-    def _record(self, outcome: Outcome) -> tuple[str, str] | None:
-        """Count one fetch; returns host and place if the place should be given up."""
+    def _record(self, outcome: Outcome) -> _PoorPlace | None:
+        """Count one fetch; returns a place that should be given up."""
         self._fetches += 1
         # A failure leads nowhere, so it is no part of a trap; dead links are common on honest sites.
         if outcome.analysis is None and not outcome.fetched.location:
@@ -123,14 +133,11 @@ class YieldMonitor:
             self._credit(outcome, host, places)
         site.recent_hits = site.recent_hits * self._limits.hit_memory + hit
         site.misses += 0 if hit else self._limits.copy_weight if copied else 1
-        known = site.places
         step = self._evidence_step(hit, copied)
         for name in places:
-            place = known.get(name)
+            place = site.place(name, _MAX_PLACES)
             if place is None:
-                if len(known) >= _MAX_PLACES:
-                    continue
-                place = known[name] = Place()
+                continue
             place.tries += 1
             place.hits += hit
             place.copies += copied
@@ -141,7 +148,8 @@ class YieldMonitor:
             return None
         if hit or self._hits < self._limits.min_hits:
             return None
-        return self._poorest_place(host, places, site) or ((f"*.{domain}", WHOLE_HOST) if poor_domain else None)
+        poor = self._poorest_place(host, places, site)
+        return poor or (_PoorPlace(f"*.{domain}", WHOLE_HOST) if poor_domain else None)
 
     def _domain_within(self, outcome: Outcome, host: str) -> str:
         """The domain of a host that was reached from another host of it, or nothing."""
@@ -193,13 +201,13 @@ class YieldMonitor:
         step = log((1 - rate * limits.poor_share) / (1 - rate * limits.good_share))
         return step * limits.copy_weight if copied else step
 
-    def _poorest_place(self, host: str, places: list[str], site: HostYield) -> tuple[str, str] | None:
-        """The narrowest barren place with enough evidence: the rest of the host stays."""
+    def _poorest_place(self, host: str, places: list[str], site: HostYield) -> _PoorPlace | None:
+        """The first barren place with enough evidence, directories before the host: the rest of it stays."""
         for name in reversed(places):
             place = site.places.get(name)
             if place is not None and place.evidence >= self._limits.evidence and self._is_barren(place):
-                return host, name
-        return (host, WHOLE_HOST) if self._promises_little(site) else None
+                return _PoorPlace(host, name, places)
+        return _PoorPlace(host, WHOLE_HOST, places) if self._promises_little(site) else None
 
     def _promises_little(self, site: HostYield) -> bool:
         """Is little expected of the next fetch, compared with what productive hosts yield at first?"""
@@ -266,10 +274,11 @@ class YieldMonitor:
                 if place is not None and (source[0] != host or name not in places):
                     place.evidence = max(0.0, place.evidence - log(limits.good_share / limits.poor_share))
 
-    def _give_up(self, host: str, name: str, frontier: Frontier, now: float) -> TrapFound:
+    def _give_up(self, found: _PoorPlace, frontier: Frontier, now: float) -> TrapFound:
+        host, name = found.host, found.name
         hosts = self._hosts_of(host)
         site = self._hosts.get(host)
-        poor = self._close_place(site, name) if site is not None else self._domains[host[2:]].place
+        poor = self._close_place(site, found) if site is not None else self._domains[host[2:]].place
         poor.evidence = 0.0
         copies = f", {poor.copies} copies or soft 404s" if poor.copies else ""
         place = GivenUpPlace(host, name, "", retry_at=self._retry_time(0), hosts=hosts if site is None else [])
@@ -277,15 +286,16 @@ class YieldMonitor:
         place.reason = f"trap: low yield of {place.pattern}: {counts}"
         self._given_up.setdefault(host, {})[name] = place
         for dropped in hosts:
-            frontier.drop_host(dropped, place.reason, f"*://{dropped}/*" if place.hosts else place.pattern)
+            frontier.drop_host(dropped, place.reason, place.contains)
         return TrapFound(at=now, host=host, pattern=place.pattern, reason=f"low yield: {counts}")
 
-    def _close_place(self, site: HostYield, name: str) -> Place:
-        """The place, after what it accounts for no longer counts against the places around it."""
-        poor = site.places[name]
-        for wider in site.places:
-            if name.startswith(wider) and wider != name:
-                site.places[wider].evidence = max(0.0, site.places[wider].evidence - poor.evidence)
+    def _close_place(self, site: HostYield, found: _PoorPlace) -> Place:
+        """The place, after what it accounts for no longer counts against the places that it shares URLs with."""
+        poor = site.places[found.name]
+        for name in found.overlapping:
+            other = site.places.get(name)
+            if other is not None and other is not poor:
+                other.evidence = max(0.0, other.evidence - poor.evidence)
         if poor.tries > site.places[WHOLE_HOST].tries / 2:
             self._beginnings.set_barren(site.beginning, True)
         return poor

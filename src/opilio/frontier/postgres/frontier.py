@@ -8,7 +8,6 @@ never begins or commits: the caller does.
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from fnmatch import fnmatchcase
 
 import msgspec
 
@@ -22,6 +21,7 @@ from opilio.frontier.policy import (
     FrontierPolicy,
     Patience,
     QueueTime,
+    any_url,
     finite_or_zero,
     reposition,
 )
@@ -153,14 +153,12 @@ class PostgresFrontier:
         self._rows.counts.add(hosts=len(self._rows.hosts.insert([host])))
         self._queue.set_delay(host, delay_s)
 
-    def drop_host(self, host: str, reason: str, pattern: str = "*") -> int:
-        """Drop what is queued at a host with an address like `pattern`, but for what is in flight."""
+    def drop_host(self, host: str, reason: str, matches: Callable[[str], bool] = any_url) -> int:
+        """Drop what is queued at a host with an address that `matches`, but for what is in flight."""
         locked = self._rows.hosts.lock([host]).get(host)
         if locked is None:
             return 0
-        return self._drop(
-            [(locked.id, key) for key, url in self._queue.unfinished(locked.id) if fnmatchcase(url, pattern)], reason
-        )
+        return self._drop([(locked.id, key) for key, url in self._queue.unfinished(locked.id) if matches(url)], reason)
 
     def drop_refused(self, refusal_reason: Callable[[str], str]) -> int:
         """Drop queued URLs for which there is a reason; how many."""

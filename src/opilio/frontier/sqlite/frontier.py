@@ -17,6 +17,7 @@ from opilio.frontier.policy import (
     FrontierPolicy,
     Patience,
     QueueTime,
+    any_url,
     finite_or_zero,
     reposition,
 )
@@ -158,13 +159,13 @@ class SqliteFrontier:
         tables.hosts.set_delay(row.id, delay_s)
         tables.counters.write()
 
-    def drop_host(self, host: str, reason: str, pattern: str = "*") -> int:
-        """Drop what is queued at a host with an address like `pattern`, but for what is in flight."""
+    def drop_host(self, host: str, reason: str, matches: Callable[[str], bool] = any_url) -> int:
+        """Drop what is queued at a host with an address that `matches`, but for what is in flight."""
         tables = self._current_tables()
         row = tables.hosts.find(host)
         if row is None:
             return 0
-        dropped = tables.drop(tables.urls.unfinished(row.id, pattern), reason)
+        dropped = tables.drop(tables.urls.unfinished(row.id, matches), reason)
         tables.counters.write()
         return dropped
 

@@ -6,7 +6,6 @@ It executes statements only; transactions belong to the store, decisions to the 
 
 import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
 
@@ -166,10 +165,10 @@ class UrlTable:
         ).fetchall()
         return [(host_id, key, seq, score, QueuePosition(*place)) for host_id, key, seq, score, *place in rows]
 
-    def unfinished(self, host_id: int, pattern: str = "*") -> list[tuple[int, int]]:
-        """(host id, key) of URLs queued, waiting or in flight at a host whose URL matches `pattern`."""
+    def unfinished(self, host_id: int, matches: Callable[[str], bool]) -> list[tuple[int, int]]:
+        """(host id, key) of those URLs queued, waiting or in flight at a host that match."""
         rows = self._db.execute("SELECT key, url FROM frontier_url WHERE host_id = ? AND state < 2", (host_id,))
-        return [(host_id, key) for key, url in rows.fetchall() if fnmatchcase(url, pattern)]
+        return [(host_id, key) for key, url in rows.fetchall() if matches(url)]
 
 
 LEAD_COLUMNS = "key, url, score, depth, tunnel, parent, hops, retries, features, agent, tier"

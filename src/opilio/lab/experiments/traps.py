@@ -1,8 +1,8 @@
 """How much of the budget spider traps take: replays of a synthetic web with traps, without and with waste control.
 
-Eight kinds of traps stand beside an honest web, each on a host of its own. Their anchors use words of the topic, so
-that a focused crawler follows them. Their text is noise, a copy with small changes, or (`farm`) the words of the topic
-over and over. Nothing on a trap host is worth a fetch.
+Nine kinds of traps stand beside an honest web, each on a host of its own; two more (`views`, `diary`) are among the
+pages of the honest hosts. Their anchors use words of the topic, so that a focused crawler follows them. Their text is
+noise, a copy with small changes, or (`farm`) the words of the topic over and over. Nothing in a trap is worth a fetch.
 
 The crawl is polite (one request per host and second) and has more connections than honest hosts, so a trap host is
 asked whenever its pause is over, however low its URLs are ranked.
@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable, Sequence
 from html import escape
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
@@ -53,10 +53,11 @@ class _TrapVisit(NamedTuple):
     rng: random.Random
 
 
-class TrapHost:
+class Trap:
     """One trap. Every response depends only on the URL."""
 
     def __init__(self, kind: str, topic: Subject) -> None:
+        self._kind = kind
         self.name = f"www.{kind}-trap.example"
         self._make = _KINDS[kind]
         self._topic = topic
@@ -65,14 +66,20 @@ class TrapHost:
     def domain(self) -> str:
         return self.name.removeprefix("www.")
 
+    def owns(self, host: str, path: str, query: str) -> bool:
+        """Is this a URL of the trap?"""
+        mark = _AMONG_GOOD_PAGES.get(self._kind)
+        return host.partition(".")[2] == self.domain if mark is None else mark in f"{path}?{query}"
+
     def find(self, host: str, path: str, query: str) -> RecordedResponse:
-        """The response to any URL of the host, or of a sub-domain."""
+        """The response to any URL of the trap."""
         rng = random.Random(f"{host}{path}?{query}")
         return self._make(_TrapVisit(self._topic, path, query, rng))
 
     def entrance(self, rng: random.Random) -> str:
         """A link into the trap, as an honest page has it."""
-        return f'<p><a href="http://{self.name}/">{escape(_anchor(self._topic, rng))}</a></p>'
+        href = _ENTRANCES.get(self._kind, f"http://{self.name}/")
+        return f'<p><a href="{href}">{escape(_anchor(self._topic, rng))}</a></p>'
 
 
 def _anchor(topic: Subject, rng: random.Random) -> str:
@@ -177,6 +184,22 @@ def _hosts(visit: _TrapVisit) -> RecordedResponse:
     return _page(_words(rng, 3), _noise(rng), links)
 
 
+def _views(visit: _TrapVisit) -> RecordedResponse:
+    rng = visit.rng
+    author = ProseGenerator(load_word_lists().general, visit.topic, 0.5, random.Random(f"views {visit.path}"))
+    text = " ".join(author.sentence() for _ in range(30))
+    links = [(f"{visit.path}?view={rng.randrange(10**6)}", _anchor(visit.topic, rng)) for _ in range(_LINKS_PER_PAGE)]
+    return _page(author.title(), f"{text} {proper_name(rng)}", links)
+
+
+def _diary(visit: _TrapVisit) -> RecordedResponse:
+    rng = visit.rng
+    number = visit.path.rpartition("-")[2]
+    day = int(number) if number.isdecimal() else 0
+    links = [(f"/diary/{day % 7}/of/day-{day + n}", _anchor(visit.topic, rng)) for n in range(1, _LINKS_PER_PAGE + 1)]
+    return _page(f"Day {day}", _noise(rng), links)
+
+
 _Maker = Callable[[_TrapVisit], RecordedResponse]
 _KINDS: dict[str, _Maker] = {
     "calendar": _calendar,
@@ -188,32 +211,36 @@ _KINDS: dict[str, _Maker] = {
     "redirects": _redirects,
     "farm": _farm,
     "hosts": _hosts,
+    "views": _views,
+    "diary": _diary,
 }
+# What the URLs of a trap have in common that has no host of its own, and the links to it.
+_AMONG_GOOD_PAGES = {"views": "?view=", "diary": "/of/day-"}
+_ENTRANCES = {"views": "?view=1", "diary": "/diary/0/of/day-1"}
 TRAP_KINDS = tuple(_KINDS)
 
 
 class TrappedWeb:
-    """A web and some trap hosts; one honest page in ten links to a trap."""
+    """A web and some traps; one honest page in ten links to them."""
 
     def __init__(self, honest: ResponseSource, kinds: Sequence[str], topic: Subject) -> None:
         self._honest = honest
-        self._traps = [TrapHost(kind, topic) for kind in kinds]
-        self._by_domain = {trap.domain: trap for trap in self._traps}
+        self._traps = [Trap(kind, topic) for kind in kinds]
 
     @property
     def hosts(self) -> dict[str, int]:
         return {**self._honest.hosts, **{trap.name: 1 for trap in self._traps}}
 
     def is_trap(self, url: str) -> bool:
-        return self._trap(urlsplit(url).netloc) is not None
+        return self._trap(urlsplit(url)) is not None
 
-    def _trap(self, host: str) -> TrapHost | None:
-        return self._by_domain.get(host.partition(".")[2])
+    def _trap(self, url: SplitResult) -> Trap | None:
+        return next((trap for trap in self._traps if trap.owns(url.netloc, url.path, url.query)), None)
 
     def find(self, url: str) -> RecordedResponse | None:
         """The response of the honest web, with entrances, or of a trap."""
         parts = urlsplit(url)
-        trap = self._trap(parts.netloc)
+        trap = self._trap(parts)
         if trap is not None:
             return trap.find(parts.netloc, parts.path, parts.query)
         found = self._honest.find(url)
@@ -234,7 +261,7 @@ ALL_KINDS = "all"
 
 
 class TrapRun(msgspec.Struct, kw_only=True):
-    """One crawl: how many fetches went to trap hosts, and how many pages of the topic it found."""
+    """One crawl: how many fetches went to traps, and how many pages of the topic it found."""
 
     traps: str
     control: bool

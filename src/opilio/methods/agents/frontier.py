@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from opilio.core.protocols import AddResult, FrontierEntry, FrontierStats
 from opilio.core.records import HostLease, Lead, Tier, UrlResult, UrlState
+from opilio.frontier.policy import any_url
 from opilio.frontier.sqlite.claims import ClaimableFrontier, ClaimResult
 from opilio.frontier.sqlite.urls import upcoming_urls
 from opilio.methods.agents.agent import Agent
@@ -181,8 +182,8 @@ class SharedFrontier:
     def set_delay(self, host: str, delay_s: float) -> None:
         self._store.set_delay(host, delay_s)
 
-    def drop_host(self, host: str, reason: str, pattern: str = "*") -> int:
-        return self._store.drop_host(host, reason, pattern)
+    def drop_host(self, host: str, reason: str, matches: Callable[[str], bool] = any_url) -> int:
+        return self._store.drop_host(host, reason, matches)
 
     def drop_refused(self, refusal_reason: Callable[[str], str]) -> int:
         return self._store.drop_refused(refusal_reason)
