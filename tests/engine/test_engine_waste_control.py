@@ -4,7 +4,9 @@ import itertools
 from collections.abc import Collection as AnyCollection
 
 import msgspec
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from opilio.core.events import Event, TrapFound, TrapRetried
 from opilio.core.records import Analysis, FetchResult, Lead, Outcome, UrlState, Verdict, url_key
@@ -30,9 +32,13 @@ def outcome(url: str, relevant: bool = False, parent: str = "", location: str = 
     return Outcome(lead=lead(url, parent), fetched=fetched, analysis=analysis, duplicate_of=duplicate_of)
 
 
-def page_of_same_words(url: str) -> Outcome:
-    analysis = Analysis(verdict=Verdict(score=1.0, relevant=True), sample_terms=bytes(range(40)))
+def relevant_page(url: str, terms: NDArray[np.uint32]) -> Outcome:
+    analysis = Analysis(verdict=Verdict(score=1.0, relevant=True), sample_terms=terms.tobytes())
     return Outcome(lead=lead(url), fetched=FetchResult(url=url), analysis=analysis)
+
+
+def page_of_same_words(url: str) -> Outcome:
+    return relevant_page(url, np.arange(10, dtype=np.uint32))
 
 
 class Crawl:
@@ -116,6 +122,34 @@ def test_pattern_of_urls_among_good_pages_is_given_up(waste: str, kept: str, pat
     assert crawl.monitor.refusal_reason(waste.format(host=host, page=f"{host}/c/77", n=7777))
     assert not crawl.monitor.refusal_reason(kept.format(host=host, page=f"{host}/a/b/77"))
     assert not crawl.monitor.refusal_reason(f"{host}/a/b/78")
+
+
+def test_parameter_given_up_on_some_hosts_takes_fewer_fetches_on_the_next() -> None:
+    crawl = Crawl()
+    crawl.fetch_good(40)
+    taken = []
+    for host in range(4):
+        before = len(crawl.patterns)
+        for n in range(60):
+            if len(crawl.patterns) > before:
+                break
+            page = f"http://blog{host}.example/{n}.html"
+            crawl.fetch(outcome(page, relevant=n % 2 == 0), outcome(f"{page}?reply={n}"))
+        taken.append(n)
+    assert crawl.patterns == [f"*://blog{host}.example/*[?&;]reply=*" for host in range(4)]
+    assert taken[0] > taken[1] > taken[2] >= 5
+
+
+def test_another_view_of_a_page_is_a_copy() -> None:
+    crawl, fresh = Crawl(), Crawl()
+    for each in (crawl, fresh):
+        each.fetch_good(40)
+    for n in range(40):
+        page, words = f"http://site.example/{n}.html", np.arange(100 * n, 100 * n + 40, dtype=np.uint32)
+        crawl.fetch(relevant_page(page, words), relevant_page(f"{page}?view={n}", words))
+        fresh.fetch(relevant_page(page, words), relevant_page(f"{page}?view={n}", words + 10_000))
+    assert crawl.patterns == ["*://site.example/*[?&;]view=*"]
+    assert fresh.patterns == []
 
 
 def test_parameter_that_brings_relevant_pages_is_kept() -> None:
@@ -222,6 +256,22 @@ def test_host_that_begins_unlike_productive_hosts_is_given_up_early() -> None:
     for number in range(1, 6):
         last = misses_until_given_up(many, f"trap{number}.example")
     assert 6 <= last < first
+
+
+def test_links_of_a_stranger_say_little_of_a_host() -> None:
+    """Nine of its pages off the topic, linked from elsewhere, sufficed to give up a host."""
+    crawl = Crawl()
+    fetch_hosts(crawl, "good", 8, hits=6)
+    enough = misses_until_given_up(crawl, "trap.example")
+    evil = [f"http://www.evil{n}.example/" for n in range(4)]
+    crawl.fetch(*map(outcome, evil))
+    for page in range(2 * enough):
+        crawl.fetch(outcome(f"http://victim.example/{page}", parent=evil[0]))
+    assert crawl.patterns == ["*://trap.example/*"]
+    # What several sites link counts more, and what a host links itself counts.
+    for page in range(enough):
+        crawl.fetch(outcome(f"http://spam.example/{page}", parent=evil[page % 4]))
+    assert crawl.patterns == ["*://trap.example/*", "*://spam.example/*"]
 
 
 def test_host_may_begin_as_other_hosts_did() -> None:

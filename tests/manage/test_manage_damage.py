@@ -19,6 +19,7 @@ from opilio.manage.verify import verify
 from opilio.search.indexer import update_index
 from opilio.store import seal
 from opilio.store.collection import Collection, open_readonly
+from opilio.store.connection import has_log, log_of, sqlite_uri
 from opilio.store.learner_states import STATE_DAMAGED, LearnerJournal
 from opilio.store.log_file import read_log
 from opilio.store.page_selection import PageFilter
@@ -171,6 +172,34 @@ def test_checkpoint_of_a_crawl_during_the_check_is_no_damage(folder: Path, monke
     flip(folder / "crawl.db", 5 * PAGE + 7)
     with pytest.raises(CollectionError, match="changed since it was written"):
         seal.require_intact(folder)
+
+
+def test_log_that_a_reader_wrote_into_the_database_is_no_damage(folder: Path) -> None:
+    """The last connection to be closed may be that of a reader from before the commit, and the next one makes a log."""
+    reader = sqlite3.connect(sqlite_uri(folder / "crawl.db", readonly=True), uri=True, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM meta").fetchall()
+    writer = Collection.open_for_writing(folder)
+    with writer.unit_of_work():
+        writer.set_meta(note="x")
+    writer.close()
+    assert has_log(folder / "crawl.db")
+    seal.require_intact(folder)
+    reader.close()
+    assert not log_of(folder / "crawl.db").exists()
+    with closing(Collection.open_for_reading(folder)) as other:
+        assert other.meta("note") == "x"
+        assert log_of(folder / "crawl.db").stat().st_size == 0
+        seal.require_intact(folder)
+        Collection.open_for_writing(folder).close()
+
+
+def test_changed_byte_is_found_before_the_first_commit_of_a_killed_crawl(folder: Path, tmp_path: Path) -> None:
+    with closing(Collection.open_for_writing(folder)):
+        killed = Path(shutil.copytree(folder, tmp_path / "killed"))
+    flip(killed / "crawl.db", 5 * PAGE + 7)
+    with pytest.raises(CollectionError, match="changed since it was written"):
+        seal.require_intact(killed)
 
 
 def test_checksums_are_written_when_the_last_checkpoint_fails(folder: Path) -> None:

@@ -182,6 +182,8 @@ class Collection:
     def unit_of_work(self) -> Iterator[None]:
         """Everything written inside is one commit."""
         try:
+            if self.seal is not None:
+                self.seal.before_commit()
             with transaction(self.connection):
                 yield
             if self.seal is not None:

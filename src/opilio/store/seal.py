@@ -176,14 +176,14 @@ def _log_beside(database: Path, mark: int | None) -> LogContents | None:
     """What the log beside a database holds; None if the seal is from before another log, so that it says nothing.
 
     SQLite deletes the log when the last connection is closed, which may belong to a reader that opened the database
-    before the crawl that was killed: then the seal does not know what was written into the database.
+    before the writer: then the seal does not know what was written into the database. The next reader creates an empty
+    log.
     """
-    path = log_of(database)
-    if database.name != DATABASE:
-        return None if has_log(database) else LogContents()
     if not has_log(database):
-        return LogContents() if mark is None or path.exists() else None
-    log = read_log(path)
+        return LogContents() if mark is None or database.name != DATABASE else None
+    if database.name != DATABASE:
+        return None
+    log = read_log(log_of(database))
     follows = log.resets == 0 if mark == _NEW_LOG else mark is not None and (log.salt - mark) % (1 << 32) <= 1
     return log if follows and log.page_bytes == _BLOCK_BYTES else None
 
@@ -229,8 +229,16 @@ class WriterSeal:
             known, log = None, header.salts[0] if header else None
         self._written_at_ns = self._database.stat().st_mtime_ns
         self._sums: bytearray | None = bytearray(known or _block_checksums(self._database))
-        if known is None or log is None:
-            self._store(_NEW_LOG if log is None else log)
+        # Of the log that the seal belongs to; none before the first commit.
+        self._mark = log
+        if known is None:
+            self._store(log)
+
+    def before_commit(self) -> None:
+        """Note in the seal that there is a log."""
+        if self._mark is None:
+            self._mark = _NEW_LOG
+            self._store(_NEW_LOG)
 
     def after_commit(self, connection: Database) -> None:
         """Run a checkpoint if the log has become long."""
@@ -265,7 +273,8 @@ class WriterSeal:
             self._forget()
         if self._sums is not None and frames:
             self._update(self._sums, frames)
-            self._store(header.salts[0])
+            self._mark = header.salts[0]
+            self._store(self._mark)
         if truncate_within_ms is not None:
             connection.execute(f"PRAGMA busy_timeout = {truncate_within_ms}")
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -286,7 +295,8 @@ class WriterSeal:
             remove_seal(self._folder)
 
     def _store(self, log: int | None) -> None:
-        assert self._sums is not None
+        if self._sums is None:
+            return
         try:
             _store(self._folder, _Seal({DATABASE: bytes(self._sums), CONFIG: self._settings}, log))
         except OSError:

@@ -110,12 +110,19 @@ class YieldLimits(msgspec.Struct, frozen=True, kw_only=True):
     min_hosts: int = 5
     # Of a host that is given up for its expectation.
     min_host_tries: int = 6
+    # Of one other domain that links to a host: more say nothing about the rest of the host.
+    foreign_misses: int = 3
+    # Of the evidence against a place that was given up: no longer counts against its patterns.
+    pattern_share: float = 0.5
+    # Of the evidence that suffices: at most so much of it, against a pattern that was given up on other hosts.
+    known_share: float = 0.6
     # Hits per fetch; a place that yielded more is never given up.
     barren_share: float = 0.03
     memory: float = 0.995  # of the reference rate, per fetch
     # Of a copy or soft 404, in ordinary misses.
     copy_weight: float = 2.0
     same_words: float = 0.6  # share of the terms of two pages
+    view_words: float = 0.9  # of two pages with the same path
     # Fetches until the first trial; three times as many until the next.
     retry_after: int = 500
     trial_urls: int = 2
@@ -135,7 +142,7 @@ class Place:
 
 
 class HostYield:
-    __slots__ = ("beginning", "misses", "new_words", "places", "recent_hits", "recent_terms")
+    __slots__ = ("beginning", "foreign_misses", "misses", "new_words", "places", "recent_hits", "recent_terms")
 
     def __init__(self) -> None:
         self.beginning = Beginning()
@@ -145,19 +152,20 @@ class HostYield:
         self.recent_hits = 0.0
         # Since it was admitted; copies count double.
         self.misses = 0.0
+        # Through links of other domains.
+        self.foreign_misses: dict[str, int] = {}
         self.places: dict[str, Place] = {}
         # Of its last relevant pages.
         self.recent_terms: deque[frozenset[int]] = deque(maxlen=4)
 
-    def place(self, name: str, most: int) -> Place | None:
-        """A place, created if it is new; None if there are too many that were fetched from more than once."""
-        place = self.places.get(name)
-        if place is None:
-            if len(self.places) >= most:
-                self.places = {name: place for name, place in self.places.items() if place.tries > 1}
-                if len(self.places) > most // 2:
-                    return None
-            place = self.places[name] = Place()
+    def add_place(self, name: str, most: int, evidence: float) -> Place | None:
+        """A new place, or None if there are too many that were fetched from more than once."""
+        if len(self.places) >= most:
+            self.places = {name: place for name, place in self.places.items() if place.tries > 1}
+            if len(self.places) > most // 2:
+                return None
+        place = self.places[name] = Place()
+        place.evidence = evidence
         return place
 
 
@@ -209,6 +217,11 @@ _PARAMETER, _SHAPE = "?", "="
 _NUMBER = re.compile(r"\d+")
 _MAX_PARAMETERS = 6  # of one URL
 _MAX_NAME_LENGTH = 40
+
+
+def is_pattern(place: str) -> bool:
+    """Is it a set of URLs in many directories?"""
+    return place.startswith((_PARAMETER, _SHAPE))
 
 
 def places_of(url: str) -> tuple[str, list[str]]:

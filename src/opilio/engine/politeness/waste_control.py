@@ -42,6 +42,8 @@ from opilio.engine.politeness.host_yield import (
     Place,
     YieldLimits,
     domain_of,
+    foreign_domain,
+    is_pattern,
     places_of,
 )
 
@@ -49,6 +51,8 @@ _EVERYTHING = 1 << 30
 # A trial is larger where nothing else is left to fetch.
 _IDLE_FACTOR = 10
 _MAX_PLACES = 1_000  # of one host; also hosts of one domain
+_MAX_STRANGERS = 100  # of one host
+_MAX_PATHS = 2_000
 # Pages and redirects that may still get credit.
 _MAX_SOURCES = 20_000
 
@@ -71,6 +75,10 @@ class YieldMonitor:
         # URL key -> host and places that get credit: of fetched pages, and of URLs that redirect to the key.
         self._pages: dict[int, tuple[str, list[str]]] = {}
         self._redirects: dict[int, tuple[str, list[str]]] = {}
+        # Patterns given up on some hosts -> the evidence against them to begin with.
+        self._patterns_given_up: dict[str, float] = {}
+        # URL without its query -> sample of the terms of the last relevant page there.
+        self._path_samples: dict[str, bytes] = {}
         self._productive: set[str] = set()
         self._beginnings = HostBeginnings()
         # Hits and tries on productive hosts, decayed.
@@ -132,10 +140,11 @@ class YieldMonitor:
         if hit:
             self._credit(outcome, host, places)
         site.recent_hits = site.recent_hits * self._limits.hit_memory + hit
-        site.misses += 0 if hit else self._limits.copy_weight if copied else 1
+        if not hit and self._counts_for_host(outcome, host, site):
+            site.misses += self._limits.copy_weight if copied else 1
         step = self._evidence_step(hit, copied)
         for name in places:
-            place = site.place(name, _MAX_PLACES)
+            place = site.places.get(name) or site.add_place(name, _MAX_PLACES, self._patterns_given_up.get(name, 0.0))
             if place is None:
                 continue
             place.tries += 1
@@ -159,6 +168,17 @@ class YieldMonitor:
             return ""
         domain = domain_of(host)
         return domain if domain in self._domains and domain == domain_of(source[0]) else ""
+
+    def _counts_for_host(self, outcome: Outcome, host: str, site: HostYield) -> bool:
+        """Does a miss say what to expect of the host? A stranger may link only its pages off the topic."""
+        source = self._pages.get(outcome.lead.parent)
+        stranger = foreign_domain(source[0], host) if source is not None else ""
+        if not stranger:
+            return True
+        evict_oldest(site.foreign_misses, _MAX_STRANGERS - 1)
+        misses = site.foreign_misses.get(stranger, 0)
+        site.foreign_misses[stranger] = misses + 1
+        return misses < self._limits.foreign_misses
 
     def _count_for_domain(self, name: str, host: str, step: float, hit: bool) -> bool:
         """Count a fetch through a link inside a domain, and each hit; is the domain poor?"""
@@ -222,7 +242,7 @@ class YieldMonitor:
         return place.hits <= max(1, self._limits.barren_share * place.tries)
 
     def _is_copy(self, outcome: Outcome, seen: HostYield | DomainYield) -> bool:
-        """Is it a copy, a soft 404, or a relevant page in the words of the relevant pages before it?"""
+        """Is it a copy, another view of a page, a soft 404, or a relevant page in the words of those before it?"""
         analysis = outcome.analysis
         if analysis is None:
             return False
@@ -230,7 +250,9 @@ class YieldMonitor:
             return True
         if not outcome.relevant:
             return False
-        terms = frozenset(np.frombuffer(analysis.sample_terms, dtype=np.uint32).tolist())
+        terms = _terms_of(analysis.sample_terms)
+        if self._is_view(outcome.lead.url, analysis.sample_terms):
+            return True
         most = self._limits.same_words * len(terms)
         same = sum(len(terms & other) > most for other in seen.recent_terms)
         if terms:
@@ -241,6 +263,17 @@ class YieldMonitor:
             return False
         # Nothing to compare with where all relevant pages are here: then they are what the crawl is for.
         return self._new_words - seen.new_words >= self._limits.min_hits
+
+    def _is_view(self, url: str, sample: bytes) -> bool:
+        """Has the page next to the same words as the last relevant one with this path and another query?"""
+        if not sample:
+            return False
+        path = url.partition("?")[0]
+        known = self._path_samples.pop(path, b"")
+        self._path_samples[path] = sample
+        evict_oldest(self._path_samples, _MAX_PATHS)
+        terms = _terms_of(sample)
+        return known != b"" and len(terms & _terms_of(known)) > self._limits.view_words * len(terms)
 
     def _update_reference(self, host: str, hit: bool) -> None:
         """The rate of hosts that yielded anything; fetches in traps do not lower it."""
@@ -290,15 +323,27 @@ class YieldMonitor:
         return TrapFound(at=now, host=host, pattern=place.pattern, reason=f"low yield: {counts}")
 
     def _close_place(self, site: HostYield, found: _PoorPlace) -> Place:
-        """The place, after what it accounts for no longer counts against the places that it shares URLs with."""
+        """The place, after what it accounts for no longer counts against the places that it shares URLs with.
+
+        Half of it still counts against patterns: many paths may be given up for the same parameter.
+        """
         poor = site.places[found.name]
         for name in found.overlapping:
+            if is_pattern(name):
+                self._note_pattern(name)
             other = site.places.get(name)
             if other is not None and other is not poor:
-                other.evidence = max(0.0, other.evidence - poor.evidence)
+                share = self._limits.pattern_share if is_pattern(name) else 1.0
+                other.evidence = max(0.0, other.evidence - share * poor.evidence)
         if poor.tries > site.places[WHOLE_HOST].tries / 2:
             self._beginnings.set_barren(site.beginning, True)
         return poor
+
+    def _note_pattern(self, name: str) -> None:
+        """On the next host with a pattern that was given up, or was part of it, fewer fetches suffice."""
+        evict_oldest(self._patterns_given_up, _MAX_PLACES - 1)
+        most = self._limits.known_share * self._limits.evidence
+        self._patterns_given_up[name] = min(most, self._patterns_given_up.get(name, 0.0) + most / 2)
 
     def _find_given_up(self, host: str, places: list[str]) -> GivenUpPlace | None:
         closed = self._given_up.get(host)
@@ -358,3 +403,7 @@ class YieldMonitor:
             evict_oldest(self._hosts, self._limits.max_hosts - 1)
             site = self._hosts[host] = HostYield()
         return site
+
+
+def _terms_of(sample: bytes) -> frozenset[int]:
+    return frozenset(np.frombuffer(sample, dtype=np.uint32).tolist())

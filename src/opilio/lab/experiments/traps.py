@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable, Sequence
 from html import escape
 from typing import NamedTuple
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 import msgspec
 
@@ -51,6 +51,8 @@ class _TrapVisit(NamedTuple):
     path: str
     query: str
     rng: random.Random
+    # The honest page at this path.
+    page: RecordedResponse | None
 
 
 class Trap:
@@ -71,10 +73,10 @@ class Trap:
         mark = _AMONG_GOOD_PAGES.get(self._kind)
         return host.partition(".")[2] == self.domain if mark is None else mark in f"{path}?{query}"
 
-    def find(self, host: str, path: str, query: str) -> RecordedResponse:
-        """The response to any URL of the trap."""
-        rng = random.Random(f"{host}{path}?{query}")
-        return self._make(_TrapVisit(self._topic, path, query, rng))
+    def find(self, url: SplitResult, page: RecordedResponse | None) -> RecordedResponse:
+        """The response to any URL of the trap; `page`: what the honest web has there."""
+        rng = random.Random(f"{url.netloc}{url.path}?{url.query}")
+        return self._make(_TrapVisit(self._topic, url.path, url.query, rng, page))
 
     def entrance(self, rng: random.Random) -> str:
         """A link into the trap, as an honest page has it."""
@@ -185,11 +187,16 @@ def _hosts(visit: _TrapVisit) -> RecordedResponse:
 
 
 def _views(visit: _TrapVisit) -> RecordedResponse:
-    rng = visit.rng
-    author = ProseGenerator(load_word_lists().general, visit.topic, 0.5, random.Random(f"views {visit.path}"))
-    text = " ".join(author.sentence() for _ in range(30))
-    links = [(f"{visit.path}?view={rng.randrange(10**6)}", _anchor(visit.topic, rng)) for _ in range(_LINKS_PER_PAGE)]
-    return _page(author.title(), f"{text} {proper_name(rng)}", links)
+    """Other views of an honest page: its text, one more word, and links to further views."""
+    rng, page = visit.rng, visit.page
+    if page is None:
+        return RecordedResponse(404, (_HTML,), b"")
+    links = "".join(
+        f'<li><a href="?view={rng.randrange(10**6)}">{escape(_anchor(visit.topic, rng))}</a>'
+        for _ in range(_LINKS_PER_PAGE)
+    )
+    end = f"<p>{proper_name(rng)}</p><ul>{links}</ul></body>"
+    return RecordedResponse(200, (_HTML,), page.body.replace(b"</body>", end.encode()))
 
 
 def _diary(visit: _TrapVisit) -> RecordedResponse:
@@ -242,7 +249,7 @@ class TrappedWeb:
         parts = urlsplit(url)
         trap = self._trap(parts)
         if trap is not None:
-            return trap.find(parts.netloc, parts.path, parts.query)
+            return trap.find(parts, self._honest.find(urlunsplit(parts._replace(query=""))))
         found = self._honest.find(url)
         if found is None or not self._traps or b"</body>" not in found.body or hash_fraction(url) >= _ENTRANCE_SHARE:
             return found
