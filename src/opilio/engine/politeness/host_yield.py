@@ -1,11 +1,12 @@
 """What waste control knows about hosts: their places, what was fetched from each, and the population of all hosts."""
 
 import re
-from collections import deque
 from functools import lru_cache
 from math import exp, lgamma, log
 
 import msgspec
+
+from opilio.engine.politeness.repeated_pages import SeenWords
 
 _BEGINNING = 20  # fetches
 # Of a host that counts for the population.
@@ -121,8 +122,6 @@ class YieldLimits(msgspec.Struct, frozen=True, kw_only=True):
     memory: float = 0.995  # of the reference rate, per fetch
     # Of a copy or soft 404, in ordinary misses.
     copy_weight: float = 2.0
-    same_words: float = 0.6  # share of the terms of two pages
-    view_words: float = 0.9  # of two pages with the same path
     # Fetches until the first trial; three times as many until the next.
     retry_after: int = 500
     trial_urls: int = 2
@@ -142,12 +141,10 @@ class Place:
 
 
 class HostYield:
-    __slots__ = ("beginning", "foreign_misses", "misses", "new_words", "places", "recent_hits", "recent_terms")
+    __slots__ = ("beginning", "foreign_misses", "misses", "places", "recent_hits", "words")
 
     def __init__(self) -> None:
         self.beginning = Beginning()
-        # Relevant pages in other words than those before.
-        self.new_words = 0
         # Relevant pages there and elsewhere that it led to, decayed.
         self.recent_hits = 0.0
         # Since it was admitted; copies count double.
@@ -155,8 +152,7 @@ class HostYield:
         # Through links of other domains.
         self.foreign_misses: dict[str, int] = {}
         self.places: dict[str, Place] = {}
-        # Of its last relevant pages.
-        self.recent_terms: deque[frozenset[int]] = deque(maxlen=4)
+        self.words = SeenWords()
 
     def add_place(self, name: str, most: int, evidence: float) -> Place | None:
         """A new place, or None if there are too many that were fetched from more than once."""
@@ -172,16 +168,15 @@ class HostYield:
 class DomainYield:
     """What was fetched from the hosts of a domain through links between them."""
 
-    __slots__ = ("fetched", "hosts", "new_words", "place", "recent_terms")
+    __slots__ = ("fetched", "hosts", "place", "words")
 
     def __init__(self) -> None:
         self.place = Place()
-        self.new_words = 0
         # The first few.
         self.fetched: set[str] = set()
         # With URLs in the queue, now or before.
         self.hosts: dict[str, None] = {}
-        self.recent_terms: deque[frozenset[int]] = deque(maxlen=4)
+        self.words = SeenWords()
 
 
 class GivenUpPlace(msgspec.Struct):

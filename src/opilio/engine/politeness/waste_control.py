@@ -27,12 +27,10 @@ from collections.abc import Iterator, Sequence
 from math import log
 from typing import NamedTuple
 
-import numpy as np
-
 from opilio.core.caches import evict_oldest
 from opilio.core.events import Event, TrapFound, TrapRetried
 from opilio.core.protocols import Frontier
-from opilio.core.records import SOFT_404, Outcome, url_key
+from opilio.core.records import Outcome, url_key
 from opilio.engine.politeness.host_yield import (
     WHOLE_HOST,
     DomainYield,
@@ -46,13 +44,13 @@ from opilio.engine.politeness.host_yield import (
     is_pattern,
     places_of,
 )
+from opilio.engine.politeness.repeated_pages import RepeatedPages
 
 _EVERYTHING = 1 << 30
 # A trial is larger where nothing else is left to fetch.
 _IDLE_FACTOR = 10
 _MAX_PLACES = 1_000  # of one host; also hosts of one domain
 _MAX_STRANGERS = 100  # of one host
-_MAX_PATHS = 2_000
 # Pages and redirects that may still get credit.
 _MAX_SOURCES = 20_000
 
@@ -77,15 +75,14 @@ class YieldMonitor:
         self._redirects: dict[int, tuple[str, list[str]]] = {}
         # Patterns given up on some hosts -> the evidence against them to begin with.
         self._patterns_given_up: dict[str, float] = {}
-        # URL without its query -> sample of the terms of the last relevant page there.
-        self._path_samples: dict[str, bytes] = {}
         self._productive: set[str] = set()
         self._beginnings = HostBeginnings()
         # Hits and tries on productive hosts, decayed.
         self._reference = [0.0, 0.0]
         # The highest reference rate so far.
         self._best_rate = 0.0
-        self._hits = self._fetches = self._new_words = 0
+        self._hits = self._fetches = 0
+        self._repeated = RepeatedPages(self._limits.min_hits)
         self._given_up: dict[str, dict[str, GivenUpPlace]] = {}
         # By a hit of their trial.
         self._admitted: list[GivenUpPlace] = []
@@ -131,7 +128,7 @@ class YieldMonitor:
         host, places = places_of(outcome.lead.url)
         site = self._host_yield(host)
         domain = self._domain_within(outcome, host)
-        copied = self._is_copy(outcome, self._domains[domain] if domain else site)
+        copied = self._repeated.repeats(outcome, (self._domains[domain] if domain else site).words)
         hit = outcome.relevant and not copied
         self._update_reference(host, hit)
         if outcome.lead.parent:
@@ -240,40 +237,6 @@ class YieldMonitor:
     def _is_barren(self, place: Place) -> bool:
         """Did it never yield much? Exhausted places that were productive do not count."""
         return place.hits <= max(1, self._limits.barren_share * place.tries)
-
-    def _is_copy(self, outcome: Outcome, seen: HostYield | DomainYield) -> bool:
-        """Is it a copy, another view of a page, a soft 404, or a relevant page in the words of those before it?"""
-        analysis = outcome.analysis
-        if analysis is None:
-            return False
-        if outcome.duplicate_of or (analysis.failure is not None and analysis.failure.kind == SOFT_404):
-            return True
-        if not outcome.relevant:
-            return False
-        terms = _terms_of(analysis.sample_terms)
-        if self._is_view(outcome.lead.url, analysis.sample_terms):
-            return True
-        most = self._limits.same_words * len(terms)
-        same = sum(len(terms & other) > most for other in seen.recent_terms)
-        if terms:
-            seen.recent_terms.append(terms)
-        if same < 2:
-            seen.new_words += 1
-            self._new_words += 1
-            return False
-        # Nothing to compare with where all relevant pages are here: then they are what the crawl is for.
-        return self._new_words - seen.new_words >= self._limits.min_hits
-
-    def _is_view(self, url: str, sample: bytes) -> bool:
-        """Has the page next to the same words as the last relevant one with this path and another query?"""
-        if not sample:
-            return False
-        path = url.partition("?")[0]
-        known = self._path_samples.pop(path, b"")
-        self._path_samples[path] = sample
-        evict_oldest(self._path_samples, _MAX_PATHS)
-        terms = _terms_of(sample)
-        return known != b"" and len(terms & _terms_of(known)) > self._limits.view_words * len(terms)
 
     def _update_reference(self, host: str, hit: bool) -> None:
         """The rate of hosts that yielded anything; fetches in traps do not lower it."""
@@ -403,7 +366,3 @@ class YieldMonitor:
             evict_oldest(self._hosts, self._limits.max_hosts - 1)
             site = self._hosts[host] = HostYield()
         return site
-
-
-def _terms_of(sample: bytes) -> frozenset[int]:
-    return frozenset(np.frombuffer(sample, dtype=np.uint32).tolist())
