@@ -115,7 +115,7 @@ class YieldLimits(msgspec.Struct, frozen=True, kw_only=True):
     foreign_misses: int = 3
     # Of the evidence against a place that was given up: no longer counts against its patterns.
     pattern_share: float = 0.5
-    # Of the evidence that suffices: at most so much of it, against a pattern that was given up on other hosts.
+    # Of the evidence that suffices: what need not be there against a pattern that was given up on other hosts.
     known_share: float = 0.6
     # Hits per fetch; a place that yielded more is never given up.
     barren_share: float = 0.03
@@ -154,14 +154,13 @@ class HostYield:
         self.places: dict[str, Place] = {}
         self.words = SeenWords()
 
-    def add_place(self, name: str, most: int, evidence: float) -> Place | None:
+    def add_place(self, name: str, most: int) -> Place | None:
         """A new place, or None if there are too many that were fetched from more than once."""
         if len(self.places) >= most:
             self.places = {name: place for name, place in self.places.items() if place.tries > 1}
             if len(self.places) > most // 2:
                 return None
         place = self.places[name] = Place()
-        place.evidence = evidence
         return place
 
 

@@ -73,7 +73,7 @@ class YieldMonitor:
         # URL key -> host and places that get credit: of fetched pages, and of URLs that redirect to the key.
         self._pages: dict[int, tuple[str, list[str]]] = {}
         self._redirects: dict[int, tuple[str, list[str]]] = {}
-        # Patterns given up on some hosts -> the evidence against them to begin with.
+        # Patterns given up on some hosts -> how much less evidence suffices on others.
         self._patterns_given_up: dict[str, float] = {}
         self._productive: set[str] = set()
         self._beginnings = HostBeginnings()
@@ -141,7 +141,7 @@ class YieldMonitor:
             site.misses += self._limits.copy_weight if copied else 1
         step = self._evidence_step(hit, copied)
         for name in places:
-            place = site.places.get(name) or site.add_place(name, _MAX_PLACES, self._patterns_given_up.get(name, 0.0))
+            place = site.places.get(name) or site.add_place(name, _MAX_PLACES)
             if place is None:
                 continue
             place.tries += 1
@@ -222,7 +222,8 @@ class YieldMonitor:
         """The first barren place with enough evidence, directories before the host: the rest of it stays."""
         for name in reversed(places):
             place = site.places.get(name)
-            if place is not None and place.evidence >= self._limits.evidence and self._is_barren(place):
+            enough = self._limits.evidence - self._patterns_given_up.get(name, 0.0)
+            if place is not None and place.evidence >= enough and self._is_barren(place):
                 return _PoorPlace(host, name, places)
         return _PoorPlace(host, WHOLE_HOST, places) if self._promises_little(site) else None
 
