@@ -433,9 +433,9 @@ def test_places_fetched_once_give_way_to_others() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["path", "hosts"])
+@pytest.mark.parametrize("kind", ["path", "hosts", "views"])
 def test_waste_is_limited_beside_a_trap(kind: str) -> None:
-    """The table of all kinds is in docs/lab/traps.md; here two of them, on a small web."""
+    """The table of all kinds is in docs/lab/traps.md; here some of them, on a small web."""
     options = TrapOptions(budget=400, pages=600, hosts=2)
     without, with_control = (run_trap_case(kind, options, control=control) for control in (False, True))
     assert without.fetches == with_control.fetches == 400

@@ -265,6 +265,8 @@ _LATENCY_S = 0.1
 # The first topic of a synthetic web.
 _SUBJECT = 0
 ALL_KINDS = "all"
+# All kinds that have hosts of their own.
+SEPARATE_KINDS = "separate"
 
 
 class TrapRun(msgspec.Struct, kw_only=True):
@@ -292,8 +294,14 @@ class TrapOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def trap_names() -> list[str]:
-    """What can be run: no trap, each kind, all together."""
-    return ["none", *TRAP_KINDS, ALL_KINDS]
+    """What can be run: no trap, each kind, those with hosts of their own together, all together."""
+    return ["none", *TRAP_KINDS, SEPARATE_KINDS, ALL_KINDS]
+
+
+def _kinds_named(name: str) -> list[str]:
+    if name == SEPARATE_KINDS:
+        return [kind for kind in TRAP_KINDS if kind not in _AMONG_GOOD_PAGES]
+    return [kind for kind in TRAP_KINDS if name in (kind, ALL_KINDS)]
 
 
 def run_trap_case(traps: str, options: TrapOptions, *, control: bool) -> TrapRun:
@@ -302,8 +310,7 @@ def run_trap_case(traps: str, options: TrapOptions, *, control: bool) -> TrapRun
         pages=options.pages, hosts=options.hosts, seed=options.seed, traps=(), slow_hosts=0, failing_hosts=0
     )
     honest = SyntheticWeb(shape)
-    kinds: Sequence[str] = TRAP_KINDS if traps == ALL_KINDS else [kind for kind in TRAP_KINDS if kind == traps]
-    web = TrappedWeb(honest, kinds, honest.plan.subjects[_SUBJECT])
+    web = TrappedWeb(honest, _kinds_named(traps), honest.plan.subjects[_SUBJECT])
     run = TrapRun(traps=traps, control=control)
     asyncio.run(_crawl(web, _settings(honest, options, control), run, _relevant_urls(honest)))
     return run
